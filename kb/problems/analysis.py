@@ -5,6 +5,8 @@ is attention, `x / norm(x)` is a normalization. Times are estimates by bytes and
 good for comparing operators of one module.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -13,7 +15,7 @@ from kb.gpus import GpuSpec, all_specs
 from kb.problems.loops import TimeLoop, longest
 from kb.problems.reading import Problem
 from kb.problems.steps import Step, steps_of, total
-from kb.problems.values import Tensor
+from kb.problems.values import Operator, Tensor
 from kb.problems.vocabulary import PRODUCTS
 
 # Where no card is named, operators are compared as on this one.
@@ -91,20 +93,24 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     products = [s for s in steps if s.kind in PRODUCTS and s.family_name != "depthwise-conv"]
     found.tensor_flops = total(step.useful_flops for step in products)
     found.dense_flops = total(step.flops for step in products)
-    used = {t.number for op in problem.operators for t in op.inputs if t.origin == "input"}
-    inputs = [each for each in problem.inputs if each.number in used] or problem.inputs
+    users = defaultdict[int, list[Operator]](list)
+    for op in problem.operators:
+        for number in {each.number for each in op.inputs}:
+            users[number].append(op)
+    inputs = [each for each in problem.inputs if each.number in users] or problem.inputs
     ends = [tensor.bytes for tensor in (*inputs, *problem.outputs)]
-    found.io_bytes = total([*ends, *(_read(problem, each) for each in problem.parameters)])
+    read = [_read(each, users[each.number]) for each in problem.parameters]
+    found.io_bytes = total([*ends, *read])
     found.moved_bytes = total(step.bytes for step in steps)
     return found
 
 
-def _read(problem: Problem, parameter: Tensor) -> int | None:
+def _read(parameter: Tensor, users: Sequence[Operator]) -> int | None:
     """Bytes of a parameter that have to be read: of a table that is only looked up, those rows."""
-    users = [op for op in problem.operators if any(t.number == parameter.number for t in op.inputs)]
+    size = _held(parameter)
     if any(op.kind != "embedding" for op in users):
-        return _held(parameter)
-    count, size = total(op.facts.get("rows") for op in users), _held(parameter)
+        return size
+    count = total(op.facts.get("rows") for op in users)
     if count is None or size is None or not parameter.shape or not parameter.shape[0]:
         return size
     return min(count * size // parameter.shape[0], size)

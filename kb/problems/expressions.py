@@ -138,7 +138,7 @@ class Expressions:
         """A formatted string, such as the name of an attribute with its number."""
         if not all(isinstance(each, str | int) for each in parts):
             return UNKNOWN
-        return "".join(map(str, parts))[:_LONGEST]
+        return "".join(str(each)[:_LONGEST] for each in parts[:_LONGEST])[:_LONGEST]
 
     def _elements(self, elts: list[ast.expr], scope: Scope) -> list[Any]:
         found: list[Any] = []

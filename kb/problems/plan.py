@@ -63,8 +63,7 @@ def _in_time(analysis: Analysis) -> Iterator[str]:
     count = loop.steps * len(loop.operators)
     yield (
         f"each of the {loop.steps} steps needs the one before, so PyTorch launches some {count:,} "
-        f"operators, {count * LAUNCH_S * 1e3:.2g} ms at 5 us each: one launch does all steps, a "
-        "program for each independent row or channel, with the state in registers"
+        f"operators, {count * LAUNCH_S * 1e3:.2g} ms at 5 us each: one launch does all steps"
     )
     if loop.has_product:
         yield (
@@ -73,6 +72,7 @@ def _in_time(analysis: Analysis) -> Iterator[str]:
         )
     else:
         yield (
+            "a program takes each independent row or channel and keeps its state in registers; "
             "where a step is h = a h + b with a and b known before the loop, a parallel scan over "
             "pairs (a, b) takes the logarithm of the steps"
         )

@@ -270,8 +270,8 @@ class Recorder(Interpreter):
             return members.arithmetic(_MATH[leaf], positional, leaf)
         if leaf in _QUIET or root == "super":
             return UNKNOWN
-        if leaf in {"deepcopy", "checkpoint"}:
-            return positional[0] if positional else UNKNOWN
+        if leaf in {"deepcopy", "checkpoint"} and positional:
+            return self._copied(positional[0]) if leaf == "deepcopy" else positional[0]
         if path.startswith("collections") and leaf == "OrderedDict":
             return members.ordered_dict(positional)
         if leaf == "partial" and positional:
@@ -282,6 +282,21 @@ class Recorder(Interpreter):
         if tensors:
             return self._operator(leaf, tensors[0], [], {}, tensors)
         return UNKNOWN
+
+    def _copied(self, value: Any) -> Any:
+        """A copy of a layer or a module, with parameters of its own."""
+        self._step()
+        match value:
+            case Tensor():
+                return Tensor(value.shape, value.dtype, value.origin, value.made_by)
+            case Layer():
+                return replace(value, parameters=[self._copied(each) for each in value.parameters])
+            case Container():
+                return replace(value, items=[self._copied(each) for each in value.items])
+            case Instance():
+                attributes = {key: self._copied(one) for key, one in value.attributes.items()}
+                return Instance(value.cls, attributes)
+        return value
 
     def _torch(self, leaf: str, positional: list[Any], named: dict[str, Any]) -> Any:
         if leaf in _CONTAINERS:

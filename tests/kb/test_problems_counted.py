@@ -135,6 +135,16 @@ MODULES = {
     "a bilinear layer": module(
         "self.a = nn.Bilinear(16, 112, 32)", "return self.a(x[:, :16], x[:, 16:])"
     ),
+    "copies of a layer": module(
+        "import copy\n        f = nn.Linear(128, 128)\n"
+        "        self.l = nn.ModuleList([copy.deepcopy(f) for _ in range(4)])",
+        "for f in self.l:\n            x = f(x)\n        return x",
+    ),
+    "copies of a module of layers": module(
+        "import copy\n        f = nn.Sequential(nn.Linear(128, 64), nn.Linear(64, 128))\n"
+        "        self.l = nn.ModuleList([f, copy.deepcopy(f)])",
+        "for f in self.l:\n            x = f(x)\n        return x",
+    ),
     "parameters in a list": module(
         "self.l = nn.ParameterList([nn.Parameter(torch.rand(128, 128)) for _ in range(3)])",
         "for w in self.l:\n            x = x @ w\n        return x",
