@@ -105,7 +105,7 @@ def _distances(op: Operator) -> Shape | None:
 
 
 def _times(length: int | None, factor: int | None) -> int | None:
-    return None if length is None or factor is None else length * factor
+    return product((length, factor))
 
 
 def _repeated(shape: Shape, arguments: Arguments) -> Shape | None:

@@ -16,6 +16,8 @@ DTYPE_BYTES: Final = {
 }  # fmt: skip
 _SAME: Final = {"half": "float16", "float": "float32", "double": "float64", "long": "int64",
                 "int": "int32"}  # fmt: skip
+# Elements and operations that are still numbers to count with; more is no problem's.
+_MOST: Final = 10**30
 
 
 def dtype_name(value: Any) -> str | None:
@@ -28,12 +30,14 @@ def dtype_name(value: Any) -> str | None:
 
 
 def product(lengths: Iterable[int | None]) -> int | None:
-    """Return the product of lengths; None if one is unknown."""
+    """Return the product of lengths; None if one is unknown, or if no machine could hold it."""
     found = 1
     for length in lengths:
         if length is None:
             return None
         found *= length
+        if found > _MOST:
+            return None
     return found
 
 

@@ -218,6 +218,13 @@ def test_of_a_table_that_is_only_looked_up_the_rows_count() -> None:
     assert found.moved_bytes == found.io_bytes
 
 
+@pytest.mark.parametrize("body", ["x.repeat(*[10**9] * 1000)", "x.expand(*[10**9] * 1000)"])
+def test_sizes_that_no_machine_holds_are_not_known(body: str) -> None:
+    found = analyse(read_problem(module("pass", f"x = {body}\n        return x + x")))
+    assert found.io_bytes is None
+    assert "not known" in fact_lines(found, None)[1]
+
+
 def test_all_outputs_are_named_with_their_dtypes() -> None:
     text = module("pass", "return {'a': x.sum(1), 'b': (x.argmax(1), x > 0)}")
     plan = plan_line(analyse(read_problem(text)), None)
