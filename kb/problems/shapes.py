@@ -11,10 +11,10 @@ Arguments = dict[str, Any]
 
 
 def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
-    """Return the shape that operands broadcast to; where they do not fit, the longest one's."""
+    """Return the shape that operands broadcast to; where they do not fit, the longest one's. None
+    where one is not known."""
     if not shapes or any(shape is None for shape in shapes):
-        known = [shape for shape in shapes if shape is not None]
-        return max(known, key=len) if known and len(known) < len(shapes) else None
+        return None
     rank = max(len(shape) for shape in shapes if shape is not None)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes if shape is not None]
     columns = zip(*padded, strict=True)
