@@ -204,6 +204,21 @@ def created(name: str, positional: list[Any], named: Arguments) -> Tensor:
     return Tensor(shape, dtype or "float32", "constant")
 
 
+def picked(tensor: Tensor, parts: Sequence[Any]) -> Tensor:
+    """Return the rows that a tensor of indices or of truth values picks."""
+    index, shape, found = parts[0], tensor.shape, None
+    if shape is not None and len(parts) == 1 and isinstance(index, Tensor) and index.shape:
+        one = index.dtype != "bool"
+        found = (*index.shape, *shape[1:]) if one else (None, *shape[len(index.shape) :])
+    return replace(tensor, shape=found)
+
+
+def grids(given: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return what `meshgrid` makes of vectors, in the order of their indices."""
+    lengths = [each.shape[0] if each.shape else None for each in given]
+    return tuple(Tensor(tuple(lengths), each.dtype, "constant") for each in given)
+
+
 def _nested(value: Any) -> Shape | None:
     shape: list[int] = []
     while isinstance(value, list | tuple) and value and len(shape) < 8:

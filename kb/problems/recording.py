@@ -84,11 +84,13 @@ class Recorder(Interpreter):
         """Record an operator of Python on tensors."""
         return self._operator(canonical(name), operands[0], operands[1:], {}, operands)
 
-    def _operator(  # noqa: PLR0912 (one branch a kind of operator)
+    def _operator(  # noqa: PLR0911, PLR0912 (one branch a kind of operator)
         self, name: str, first: Any, rest: list[Any], named: dict[str, Any], values: Any
     ) -> Any:
         kind = kind_of(name) or "unknown"
         tensors = tensors_in(values)
+        if name == "meshgrid":
+            return moves.grids(tensors)
         if kind == "create":
             return moves.created(name, [first, *rest] if first is not None else rest, named)
         if not tensors:
@@ -363,7 +365,7 @@ class Recorder(Interpreter):
             return found
         parts = list(index) if isinstance(index, tuple) else [index]
         if any(isinstance(each, Tensor) for each in parts):
-            return found
+            return moves.picked(tensor, parts)
         if Ellipsis in parts:
             place = parts.index(Ellipsis)
             used = sum(each is not None and each is not Ellipsis for each in parts)

@@ -172,6 +172,14 @@ MODULES = {
         "return self.f(x)",
         "torch.rand(8, 128, dtype=torch.bfloat16)",
     ),
+    "a table of biases that is looked up by indices": module(
+        "self.t = nn.Parameter(torch.zeros(49, 4))\n"
+        "        c = torch.stack(torch.meshgrid(torch.arange(4), torch.arange(4), indexing='ij'))\n"
+        "        c = c.flatten(1)\n        r = (c[:, :, None] - c[:, None, :]).sum(0) + 6\n"
+        "        self.register_buffer('i', r)",
+        "b = self.t[self.i.view(-1)].view(16, 16, -1).permute(2, 0, 1)\n        return x + b",
+        "torch.rand(2, 4, 16, 16)",
+    ),
     "a parameter that is expanded": module(
         "self.c = nn.Parameter(torch.zeros(1, 1, 64))",
         "return torch.cat([self.c.expand(x.shape[0], -1, -1), x], 1)",
