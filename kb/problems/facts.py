@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from kb.gpus import GpuSpec, find_gpu
 from kb.problems.analysis import Analysis
+from kb.problems.loops import TimeLoop
 from kb.problems.steps import Step
 from kb.problems.values import Shape
 from kb.profiles.values import si
@@ -11,7 +12,7 @@ from kb.profiles.values import si
 # Operators of a chain that a line names; a network has hundreds.
 _NAMED = 8
 # Below this a launch (some 5 us each) weighs more than the work.
-LAUNCH_S = 5e-6
+_LAUNCH_S = 5e-6
 # Products of the halves of float32 numbers that keep float32 accuracy: `input_precision="tf32x3"`.
 _TF32_PRODUCTS = 3
 # Zeros that spare less than this are not worth a word.
@@ -38,7 +39,7 @@ def bound_of(analysis: Analysis, card: GpuSpec | None) -> str | None:
     if card is None or analysis.io_bytes is None or analysis.tensor_flops is None:
         return None
     floors = _floors(analysis, card)
-    if max(floors.by_bytes, floors.by_flops) < LAUNCH_S * max(len(analysis.steps), 1):
+    if max(floors.by_bytes, floors.by_flops) < _LAUNCH_S * max(len(analysis.steps), 1):
         return "latency"
     return "compute" if floors.by_flops > floors.by_bytes else "memory"
 
@@ -81,12 +82,12 @@ def _what(analysis: Analysis) -> str:
     chain = " → ".join(names[:_NAMED])
     if len(names) > _NAMED:
         chain += f" → … ({len(names)} operators)"
-    parts = [f"Problem {problem.name}: {chain or 'no operator was found'}."]
     loop = analysis.loop
     if loop is not None:
-        inside = ", ".join(dict.fromkeys(op.name for op in loop.operators))
-        parts.append(f"Build the kernel around its loop of {loop.steps} steps ({inside}).")
-    elif heaviest is not None:
+        parts = [f"Problem {problem.name}: {_in_time(loop)}"]
+    else:
+        parts = [f"Problem {problem.name}: {chain or 'no operator was found'}."]
+    if loop is None and heaviest is not None:
         parts.append(
             f"Build the kernel around {heaviest.name} {_shapes(heaviest)}{_around(analysis)}."
         )
@@ -99,6 +100,28 @@ def _what(analysis: Analysis) -> str:
     if not problem.whole:
         parts.append("The module was not read to its end: it takes too many steps.")
     return " ".join(parts)
+
+
+def _in_time(loop: TimeLoop) -> str:
+    """What a loop over time steps costs, and how it is written as one launch."""
+    count = loop.steps * len(loop.operators)
+    inside = ", ".join(dict.fromkeys(op.name for op in loop.operators))
+    text = (
+        f"a loop of {loop.steps} steps ({inside}), each of which needs the one before: build one "
+        f"launch for all of them. PyTorch launches some {count:,} operators for it, "
+        f"{count * _LAUNCH_S * 1e3:.2g} ms at 5 us each. "
+    )
+    if loop.has_product:
+        return text + (
+            "A step's product needs the whole state: its weights stay on chip, and programs that "
+            "share a state wait for one another after each step; what depends on the input alone "
+            "is one product for all steps before."
+        )
+    return text + (
+        "A program takes each independent row or channel and keeps its state in registers; where "
+        "a step is h = a h + b with a and b known before, a parallel scan over pairs (a, b) takes "
+        "the logarithm of the steps."
+    )
 
 
 def _around(analysis: Analysis) -> str:

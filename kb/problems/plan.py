@@ -9,7 +9,7 @@ from kb.errors import KbError
 from kb.gpus import GpuSpec
 from kb.problems.analysis import Analysis, analyse
 from kb.problems.attributes import attributes, row_of
-from kb.problems.facts import LAUNCH_S, fact_lines, shape_text
+from kb.problems.facts import fact_lines, shape_text
 from kb.problems.reading import read_problem
 from kb.problems.rewrites import exact_rewrites
 from kb.problems.steps import Step
@@ -45,37 +45,9 @@ def known_lines(source: str, name: str, dtype: str | None, card: GpuSpec | None)
 
 def plan_line(analysis: Analysis, card: GpuSpec | None) -> str | None:
     """Return what the shapes settle, None where there is nothing to say beyond the facts."""
-    lines = (
-        *_in_time(analysis),
-        *exact_rewrites(analysis),
-        *_heaviest(analysis, card),
-        *_around(analysis),
-    )
+    lines = (*exact_rewrites(analysis), *_heaviest(analysis, card), *_around(analysis))
     said = list(dict.fromkeys([*lines, *_ends(analysis)]))
     return f"{PLAN} {'; '.join(said)}." if said else None
-
-
-def _in_time(analysis: Analysis) -> Iterator[str]:
-    """What a loop over time steps costs, and how it is written as one launch."""
-    loop = analysis.loop
-    if loop is None:
-        return
-    count = loop.steps * len(loop.operators)
-    yield (
-        f"each of the {loop.steps} steps needs the one before, so PyTorch launches some {count:,} "
-        f"operators, {count * LAUNCH_S * 1e3:.2g} ms at 5 us each: one launch does all steps"
-    )
-    if loop.has_product:
-        yield (
-            "a step's product needs the whole state: its weights stay on chip, and programs that "
-            "share a state wait for one another after each step"
-        )
-    else:
-        yield (
-            "a program takes each independent row or channel and keeps its state in registers; "
-            "where a step is h = a h + b with a and b known before the loop, a parallel scan over "
-            "pairs (a, b) takes the logarithm of the steps"
-        )
 
 
 def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
