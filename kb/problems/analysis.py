@@ -181,6 +181,9 @@ def _around(steps: list[Step], heaviest: Step) -> tuple[list[Step], list[Step]]:
             break
         before.insert(0, step)
         needed |= _sources(step)
+    # Behind another product it belongs before that one's store, where it is computed once.
+    if any(step.kind in PRODUCTS and needed & _parts(step) for step in steps[:place]):
+        before = []
     return (
         [step for step in before if step.name not in _NO_WORK],
         [step for step in after if step.name not in _NO_WORK],

@@ -97,6 +97,8 @@ def _around(analysis: Analysis) -> Iterator[str]:
         if product.kind != "matmul":
             yield from _after_convolution(step)
             continue
+        if step.name == "cross_entropy":
+            yield from _loss_of(step)
         row = row_of(step)
         across = step.kind in {"norm", "reduce", "softmax"} and row is not None
         if across and row is not None and TILE % row == 0 and step.name == "group_norm":
@@ -108,6 +110,16 @@ def _around(analysis: Analysis) -> Iterator[str]:
             yield _beyond_a_tile(step, row)
     if analysis.loop is None:
         yield from _further(analysis)
+
+
+def _loss_of(step: Step) -> Iterator[str]:
+    data = _data(step)
+    if data is None or data.bytes is None or data.shape is None or len(data.shape) < 2:
+        return
+    yield (
+        f"cross_entropy takes {data.shape[1]:,} columns a row: with a running maximum and sum over "
+        f"blocks of columns the {data.bytes / 1e6:,.3g} MB of the product are never stored"
+    )
 
 
 def _after_convolution(step: Step) -> Iterator[str]:

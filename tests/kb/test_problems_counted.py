@@ -250,6 +250,19 @@ def test_a_module_that_branches_on_values_is_told_as_such(name: str, decided: bo
     assert ("It branches on what its text does not settle" in line) != decided
 
 
+def test_what_follows_a_product_is_fused_before_its_store_and_not_behind_another_s_loads() -> None:
+    layers = "self.a = nn.Linear(128, 256)\n        self.b = nn.Linear(256, 4096)"
+    body = "return F.cross_entropy(self.b(F.gelu(self.a(x))), t)"
+    inputs = "torch.rand(64, 128), torch.randint(0, 9, (64,))"
+    found = analyse(read_problem(module(layers, body, inputs, "x, t")))
+    assert found.before == []
+    plan = plan_line(found, None)
+    assert plan is not None
+    assert "for linear → gelu" in plan
+    assert "cross_entropy takes 4,096 columns a row" in plan
+    assert "the 1.05 MB of the product are never stored" in plan
+
+
 STEP = "h = x.new_zeros(64)\n        for t in range(128):\n            {step}\n        return h"
 
 
