@@ -69,17 +69,15 @@ class Contest:
         """The report, or None where the candidate itself cannot be timed."""
         # The baselines build their models while the entrants are checked.
         with ThreadPoolExecutor(thread_name_prefix="baseline") as executor:
-            forms = [form for form in MODEL_FORMS if form in self.options.baselines]
-            workers = {form: self.session.worker(form) for form in forms}
-            loading = {
-                form: (worker, executor.submit(self._load, form, worker))
-                for form, worker in workers.items()
-            }
+            loading: dict[ModelForm, tuple[Worker, Future[None]]] = {}
+            for form in MODEL_FORMS:
+                if form in self.options.baselines:
+                    worker = self.session.worker(form)
+                    loading[form] = worker, executor.submit(self._load, form, worker)
             contenders = self._entrants()
-            if contenders is not None:
-                contenders += self._baselines(loading)
-        if contenders is None:
-            return None
+            if contenders is None:
+                return None
+            contenders += self._baselines(loading)
         prepared = self.stage.prepare(m.ValueKind.GIVEN, self.seeds[0])
         work = self._work(prepared)
         kind = m.ValueKind.GIVEN

@@ -312,14 +312,13 @@ def _techniques(
     bound = bound_of(analysis, card)
     special = attributes(heaviest) if heaviest is not None else frozenset()
     names: dict[str, str] = {}
-    chief = list(family.techniques) if family is not None else []
-    if (loop := analysis.loop) is not None:
-        chief = []
-        if loop.has_product:
-            names[_ONE_LAUNCH] = f"one launch for all {loop.steps} steps of the loop"
-        else:
-            names[_IN_PARALLEL] = "steps that are linear in the state are a scan"
+    loop = analysis.loop
+    chief = list(family.techniques) if family is not None and loop is None else []
     chief = [slug for slug in chief if suits(slug, special)]
+    if loop is not None and loop.has_product:
+        names[_ONE_LAUNCH] = f"one launch for all {loop.steps} steps of the loop"
+    elif loop is not None:
+        names[_IN_PARALLEL] = "steps that are linear in the state are a scan"
     for slug in chief[:1]:
         names[slug] = f"what makes a {family.name if family else ''} kernel fast"
     around = [*analysis.before, *analysis.after]
