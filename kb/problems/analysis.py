@@ -6,7 +6,6 @@ good for comparing operators of one module.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -14,8 +13,8 @@ from typing import Final
 from kb.gpus import GpuSpec, all_specs
 from kb.problems.loops import TimeLoop, longest
 from kb.problems.reading import Problem
-from kb.problems.steps import Step, steps_of, total
-from kb.problems.values import Operator, Tensor
+from kb.problems.steps import Step, read_by, steps_of, total
+from kb.problems.values import Operator
 from kb.problems.vocabulary import PRODUCTS
 
 # Where no card is named, operators are compared as on this one.
@@ -59,11 +58,8 @@ class Analysis:
     moved_bytes: int | None = None
     """What the steps move when each reads its inputs and writes its result."""
     dtype: str = "float32"
-
-    @property
-    def loop(self) -> TimeLoop | None:
-        """The loop over time steps that most of the module's operators belong to."""
-        return longest(self.problem.loops, self.problem.operators)
+    loop: TimeLoop | None = None
+    """The loop over time steps that most of the module's operators belong to."""
 
     @property
     def useful_share(self) -> float:
@@ -83,6 +79,7 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
         step.seconds = _seconds(step, spec, dtype)
     heaviest = _heaviest(steps)
     found = Analysis(problem, steps, heaviest, dtype=dtype)
+    found.loop = longest(problem.loops, problem.operators)
     if heaviest is not None:
         found.before, found.after = _around(steps, heaviest)
         seconds = sum(step.seconds for step in steps)
@@ -99,27 +96,10 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
             users[number].append(op)
     inputs = [each for each in problem.inputs if each.number in users] or problem.inputs
     ends = [tensor.bytes for tensor in (*inputs, *problem.outputs)]
-    read = [_read(each, users[each.number]) for each in problem.parameters]
+    read = [read_by(users[each.number], each) for each in problem.parameters]
     found.io_bytes = total([*ends, *read])
     found.moved_bytes = total(step.bytes for step in steps)
     return found
-
-
-def _read(parameter: Tensor, users: Sequence[Operator]) -> int | None:
-    """Bytes of a parameter that have to be read: of a table that is only looked up, those rows."""
-    size = _held(parameter)
-    if any(op.kind != "embedding" for op in users):
-        return size
-    count = total(op.facts.get("rows") for op in users)
-    if count is None or size is None or not parameter.shape or not parameter.shape[0]:
-        return size
-    return min(count * size // parameter.shape[0], size)
-
-
-def _held(tensor: Tensor) -> int | None:
-    if tensor.bytes is None or tensor.memory is None or not tensor.elements:
-        return tensor.bytes
-    return tensor.bytes * min(tensor.memory, tensor.elements) // tensor.elements
 
 
 def _seconds(step: Step, spec: GpuSpec, dtype: str) -> float:

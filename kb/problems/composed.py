@@ -13,40 +13,39 @@ _TEXT: Final = """
 import torch
 import torch.nn as nn
 
-class RNNCell(nn.Module):
+class Cell(nn.Module):
+    gates = 1
+
     def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", **kwargs):
         self.hidden_size = hidden_size
-        self.of_input = nn.Linear(input_size, hidden_size, bias)
-        self.of_state = nn.Linear(hidden_size, hidden_size, bias)
+        self.of_input = nn.Linear(input_size, self.gates * hidden_size, bias)
+        self.of_state = nn.Linear(hidden_size, self.gates * hidden_size, bias)
         self.activation = torch.tanh if nonlinearity == "tanh" else torch.relu
 
+    def zeros(self, input):
+        return input.new_zeros(*input.shape[:-1], self.hidden_size)
+
+class RNNCell(Cell):
     def forward(self, input, hx=None):
-        h = input.new_zeros(*input.shape[:-1], self.hidden_size) if hx is None else hx
+        h = self.zeros(input) if hx is None else hx
         return self.activation(self.of_input(input) + self.of_state(h))
 
-class GRUCell(nn.Module):
-    def __init__(self, input_size, hidden_size, bias=True, **kwargs):
-        self.hidden_size = hidden_size
-        self.of_input = nn.Linear(input_size, 3 * hidden_size, bias)
-        self.of_state = nn.Linear(hidden_size, 3 * hidden_size, bias)
+class GRUCell(Cell):
+    gates = 3
 
     def forward(self, input, hx=None):
-        h = input.new_zeros(*input.shape[:-1], self.hidden_size) if hx is None else hx
+        h = self.zeros(input) if hx is None else hx
         reset_x, update_x, new_x = self.of_input(input).chunk(3, -1)
         reset_h, update_h, new_h = self.of_state(h).chunk(3, -1)
         reset, update = torch.sigmoid(reset_x + reset_h), torch.sigmoid(update_x + update_h)
         new = torch.tanh(new_x + reset * new_h)
         return new + update * (h - new)
 
-class LSTMCell(nn.Module):
-    def __init__(self, input_size, hidden_size, bias=True, **kwargs):
-        self.hidden_size = hidden_size
-        self.of_input = nn.Linear(input_size, 4 * hidden_size, bias)
-        self.of_state = nn.Linear(hidden_size, 4 * hidden_size, bias)
+class LSTMCell(Cell):
+    gates = 4
 
     def forward(self, input, hx=None):
-        zeros = input.new_zeros(*input.shape[:-1], self.hidden_size)
-        h, c = (zeros, zeros) if hx is None else hx
+        h, c = (self.zeros(input), self.zeros(input)) if hx is None else hx
         i, f, g, o = (self.of_input(input) + self.of_state(h)).chunk(4, -1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(c), c

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from kb.problems.moves import swapped
 from kb.problems.shapes import Arguments, whole
 from kb.problems.values import Operator, Shape, Tensor, product
 
@@ -12,29 +13,27 @@ def copied(op: Operator, arguments: Arguments) -> None:
     first = op.inputs[0] if op.inputs else Tensor(None)
     shape = first.shape
     rule = _SHAPES.get(op.name)
-    match op.name:
-        case _ if rule is not None:
-            shape = None if shape is None else rule(shape, arguments)
-        case "cat" | "stack" | "hstack" | "vstack":
-            shape = _joined(op, arguments.get("dim", 0))
-        case "pad":
-            shape = _padded(shape, arguments.get("pad"))
-        case "tril" | "triu" | "roll" | "flip" | "channel_shuffle" | "scatter" \
-                | "scatter_add" | "index_add":  # fmt: skip
-            if op.name in {"tril", "triu"}:
-                op.facts["diagonal"] = arguments.get("diagonal", 0)
-        case "interpolate":
-            shape = _resized(shape, arguments.get("size"), arguments.get("scale_factor"))
-        case "index_select":
-            shape = _selected(op, arguments)
-        case "cdist":
-            shape = _distances(op)
-        case "gather" | "take_along_dim":
-            shape = op.inputs[1].shape if len(op.inputs) > 1 else None
-        case _:
-            shape = None
+    if rule is not None:
+        shape = None if shape is None else rule(shape, arguments)
+    elif op.name in {"tril", "triu"}:
+        op.facts["diagonal"] = arguments.get("diagonal", 0)
+    elif op.name not in _SAME:
+        shape = _of_several(op, arguments)
     op.add_output(shape, first.dtype)
     op.facts["flops"] = 0
+
+
+def _of_several(op: Operator, arguments: Arguments) -> Shape | None:
+    match op.name:
+        case "cat" | "stack" | "hstack" | "vstack":
+            return _joined(op, arguments.get("dim", 0))
+        case "index_select":
+            return _selected(op, arguments)
+        case "cdist":
+            return _distances(op)
+        case "gather" | "take_along_dim" if len(op.inputs) > 1:
+            return op.inputs[1].shape
+    return None
 
 
 def _joined(op: Operator, place: Any) -> Shape | None:
@@ -59,10 +58,11 @@ def _joined(op: Operator, place: Any) -> Shape | None:
     return (*first[:place], total, *first[place + 1 :])
 
 
-def _padded(shape: Shape | None, pads: Any) -> Shape | None:
-    if isinstance(pads, int) and shape is not None:
+def _padded(shape: Shape, arguments: Arguments) -> Shape | None:
+    pads = arguments.get("pad")
+    if isinstance(pads, int):
         pads = [pads] * 2 * (len(shape) - 2)
-    if shape is None or not isinstance(pads, list | tuple) or len(pads) > 2 * len(shape):
+    if not isinstance(pads, list | tuple) or len(pads) > 2 * len(shape):
         return None
     lengths = list(shape)
     for pair in range(len(pads) // 2):
@@ -74,10 +74,10 @@ def _padded(shape: Shape | None, pads: Any) -> Shape | None:
     return tuple(lengths)
 
 
-def _resized(shape: Shape | None, size: Any, factor: Any) -> Shape | None:
-    if shape is None or len(shape) < 3:
+def _resized(shape: Shape, arguments: Arguments) -> Shape | None:
+    if len(shape) < 3:
         return None
-    image = shape[2:]
+    size, factor, image = arguments.get("size"), arguments.get("scale_factor"), shape[2:]
     if size is not None:
         given = list(size) if isinstance(size, list | tuple) else [size] * len(image)
         return (*shape[:2], *(whole(each) for each in given))
@@ -141,14 +141,10 @@ def _turned(shape: Shape, arguments: Arguments) -> Shape | None:
     turns, dims = arguments.get("k", 1), arguments.get("dims", (0, 1))
     if not isinstance(turns, int) or not isinstance(dims, list | tuple) or len(dims) != 2:
         return None
+    if turns % 2 == 0:
+        return shape
     one, two = dims
-    if turns % 2 == 0 or not all(
-        isinstance(d, int) and -len(shape) <= d < len(shape) for d in dims
-    ):
-        return shape if turns % 2 == 0 else None
-    found = list(shape)
-    found[one], found[two] = found[two], found[one]
-    return tuple(found)
+    return swapped(shape, one, two) if isinstance(one, int) and isinstance(two, int) else None
 
 
 def _windows(shape: Shape, arguments: Arguments) -> Shape | None:
@@ -202,6 +198,8 @@ def _unshuffled(shape: Shape, arguments: Arguments) -> Shape | None:
 
 
 _SHAPES: Final[dict[str, Callable[[Shape, Arguments], Shape | None]]] = {
+    "pad": _padded,
+    "interpolate": _resized,
     "repeat": _repeated,
     "tile": _repeated,
     "repeat_interleave": _each_repeated,
@@ -213,3 +211,5 @@ _SHAPES: Final[dict[str, Callable[[Shape, Arguments], Shape | None]]] = {
     "pixel_unshuffle": _unshuffled,
 }
 """Of operators whose result depends on the first tensor's shape and on numbers alone."""
+_SAME: Final = frozenset({"roll", "flip", "channel_shuffle", "scatter", "scatter_add", "index_add"})
+"""Operators whose result is shaped like the first tensor."""

@@ -38,7 +38,7 @@ def view(  # noqa: PLR0912 (one case a view)
                 found = tuple(shape[d] for d in order) if fits else None
             case "transpose" | "t" | "adjoint":
                 one, two = dims[:2] if len(dims) >= 2 else (-2, -1)
-                found = _swapped(shape, one, two) if rank > 1 else shape
+                found = swapped(shape, one, two) if rank > 1 else shape
             case "unsqueeze" if dims and -rank - 1 <= dims[0] <= rank:
                 place = dims[0] % (rank + 1)
                 found = (*shape[:place], 1, *shape[place:])
@@ -79,7 +79,8 @@ def _expanded(shape: Shape, positional: list[Any]) -> Shape | None:
     return tuple(old if whole(each) == -1 else whole(each) for each, old in asked)
 
 
-def _swapped(shape: Shape, one: int, two: int) -> Shape | None:
+def swapped(shape: Shape, one: int, two: int) -> Shape | None:
+    """Return a shape with two dimensions exchanged; None where there are no such dimensions."""
     rank = len(shape)
     if not (-rank <= one < rank and -rank <= two < rank):
         return None

@@ -98,8 +98,6 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
         results = _run(recorder, scope, target, inputs)
     except (ReadingLimitError, RecursionError):
         whole = False
-    for each in tensors_in(inputs):
-        each.origin = "input"
     given = [each for each in inputs if isinstance(each, Tensor)]
     if not given:
         given = _used(recorder.operators, "input")

@@ -1,10 +1,10 @@
 """A module's operators as steps of work, each with its cost and what is special about its shape."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kb.problems.useful import causal_share, part_of, parts_of, triangular_share
-from kb.problems.values import Operator
+from kb.problems.values import Operator, Tensor
 from kb.problems.vocabulary import Family, family_of
 
 # tl.dot takes 16 at least; one tile is 64 to 256 wide.
@@ -62,11 +62,24 @@ def total(values: Iterable[int | None]) -> int | None:
 def traffic(op: Operator) -> int | None:
     """Return the bytes that an operator reads and writes once; None if unknown."""
     inputs = {id(tensor): tensor for tensor in op.inputs}
-    if op.kind == "embedding":  # of its table it reads the rows that it returns
-        inputs = {key: op.outputs[0] if each.origin == "parameter" else each
-                  for key, each in inputs.items()}  # fmt: skip
+    looks_up = op.kind == "embedding"
+    read = [read_by([op], each) if looks_up else each.bytes for each in inputs.values()]
     # A convolution of stride 1 rereads its window from cache.
-    return total(tensor.bytes for tensor in (*inputs.values(), *op.outputs[:1]))
+    return total([*read, *(tensor.bytes for tensor in op.outputs[:1])])
+
+
+def read_by(users: Sequence[Operator], tensor: Tensor) -> int | None:
+    """Return the bytes of a tensor that operators have to read: of a table in which they only look
+    rows up, these; of an expanded view, what lies in memory."""
+    size, shape = tensor.bytes, tensor.shape
+    if size and tensor.memory is not None and tensor.elements:
+        size = size * min(tensor.memory, tensor.elements) // tensor.elements
+    if not size or not shape or not shape[0] or tensor.origin != "parameter":
+        return size
+    if any(op.kind != "embedding" for op in users):
+        return size
+    rows = total(op.facts.get("rows") for op in users)
+    return size if rows is None else min(rows * size // shape[0], size)
 
 
 def steps_of(operators: list[Operator]) -> list[Step]:
