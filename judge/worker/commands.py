@@ -208,6 +208,9 @@ class BenchSources(Command):
     unless there is a `reference`."""
     reference: LoadKernel | None = None
     """A version of another form that the others are compared with; it may be among `sources`."""
+    tolerance: float | None = None
+    """A version that is further than this from `reference` is compared with what that gives in
+    float32 as well, and the smaller difference counts."""
     stage: Literal["note", "compile", "time"] = "time"
     """`note`: load what is new and note what it would compile. `compile`: compile what was noted;
     that needs no turn on the card. `time`: load, compare and time; a source that was not compiled

@@ -248,6 +248,7 @@ class SourceTimer:
         return m.BenchSources(
             kernel=material.command,
             reference=material.reference,
+            tolerance=material.tolerance,
             sources=list(sources),
             sets=material.sets,
             launches=max(1, launches // passes),

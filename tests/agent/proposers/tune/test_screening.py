@@ -45,6 +45,49 @@ def test_kernels_are_raced_compared_with_eager_and_tuned(interpreting: Zygote) -
     assert found.reference_ms > 0
 
 
+SUM = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        total = torch.zeros_like(x[:, 0])
+        for column in range(x.shape[1]):
+            total = total + x[:, column]
+        return total * self.weight
+
+def get_inputs():
+    return [torch.rand(4, 2048)]
+
+def get_init_inputs():
+    return []
+"""
+SUMS = """
+import triton
+
+def kernel_function(x, weight):
+    return (x.double().sum(dim=1) * weight.double()).to(x.dtype)
+"""
+
+
+def test_a_kernel_that_does_not_round_each_sum_as_eager_does_is_right(
+    interpreting: Zygote,
+) -> None:
+    wrong = SUMS.replace("dim=1)", "dim=1) * 1.5")
+    request = Screening(
+        problem=SUM, kernels=(SUMS, wrong), reference=eager_start(SUM).source, device="cpu",
+        trust=True, seconds=60.0, dtype="bfloat16",
+    )  # fmt: skip
+    right, off = screen(request, zygote=interpreting).kernels
+    assert right.version is not None, right.why
+    assert off.version is None
+    assert "its outputs differ by 0.5" in off.why, "from the sums, not from eager's 1.0"
+
+
 @pytest.mark.parametrize(("start_ms", "searched"), [(1e-6, False), (1e6, True)])
 def test_kernels_that_end_the_race_far_behind_the_start_are_not_searched(
     interpreting: Zygote, start_ms: float, searched: bool
