@@ -177,7 +177,7 @@ def _for_step(
         if lacking and not unlike:
             unlike.append(f"put {step.name} in the place of the kernel's function")
         notes += [f"Not the same operation: {each}." for each in unlike]
-        assumed = _assumed(step, kernels[slug], on_gpu=gpu is not None)
+        assumed = _assumed(analysis, step, kernels[slug], on_gpu=gpu is not None)
         found.append(Candidate(slug, options, assumed, " ".join(notes)))
     return found
 
@@ -241,9 +241,11 @@ def _options(
     return tuple(sorted(settled.items(), key=lambda pair: pair[0])), lacking
 
 
-def _assumed(step: Step, kernel: Kernel, *, on_gpu: bool) -> Assumed:
-    """What a step settles about a kernel's tensors."""
+def _assumed(analysis: Analysis, step: Step, kernel: Kernel, *, on_gpu: bool) -> Assumed:
+    """What a step settles about a kernel's tensors; the dimension only where all of its family
+    work along the same."""
     main = step.main
+    along = {_along_last(each.main) for each in analysis.steps if each.family is step.family}
     shapes = [each.shape for each in (*main.inputs, *main.outputs)]
     sized = all(shape is not None and all(shape) for shape in shapes)
     sizes = {DTYPE_BYTES.get(each.dtype) for each in main.inputs}
@@ -257,7 +259,7 @@ def _assumed(step: Step, kernel: Kernel, *, on_gpu: bool) -> Assumed:
         sized=sized,
         turned=turned,
         contiguous=all(map(_contiguous, main.inputs)),
-        last=_along_last(main),
+        last=_along_last(main) if len(along) == 1 else None,
         given=given,
     )
 

@@ -24,8 +24,11 @@ TYPICAL_CARD: Final = "H100-SXM"
 _PRODUCT_SHARE = 0.2
 # Work that is done on the way in or out of another operator.
 _FUSIBLE = frozenset({"elementwise", "norm", "softmax", "reduce", "pool", "adaptive_pool", "glu"})
+# What a kernel does by where it loads from.
+MOVES: Final = frozenset({"cat", "pad", "flip", "roll"})
 _NO_WORK = frozenset({"dropout", "alias", "to"})
-_ANCHORS = frozenset({
+# Operators that a kernel is built around.
+ANCHORS: Final = frozenset({
     "norm", "softmax", "reduce", "argreduce", "scan", "matmul", "conv", "conv_transpose", "pool",
     "adaptive_pool", "loss", "attention", "recurrent", "embedding", "select", "glu", "unknown",
     "library",
@@ -85,7 +88,7 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
         seconds = sum(step.seconds for step in steps)
         same = sum(s.seconds for s in steps if s.family is heaviest.family)
         found.share = same / seconds if seconds else 1.0
-    found.flops = total(step.flops for step in steps if step.kind in _ANCHORS)
+    found.flops = total(step.flops for step in steps if step.kind in ANCHORS)
     # A convolution of single channels sums too few products for tensor cores.
     products = [s for s in steps if s.kind in PRODUCTS and s.family_name != "depthwise-conv"]
     found.tensor_flops = total(step.useful_flops for step in products)
@@ -105,7 +108,7 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
 def _seconds(step: Step, spec: GpuSpec, dtype: str) -> float:
     flops = step.useful_flops
     if flops is None or step.bytes is None:
-        return _WEIGHT.get(step.kind, 1.0 if step.kind in _ANCHORS else 0.5)
+        return _WEIGHT.get(step.kind, 1.0 if step.kind in ANCHORS else 0.5)
     rate = spec.dense_flops(dtype) or spec.dense_flops("float32") or 1e12
     if step.kind not in PRODUCTS:
         rate = spec.dense_flops("float32") or rate
@@ -117,7 +120,7 @@ _seconds_of = attrgetter("seconds")
 
 def _heaviest(steps: list[Step]) -> Step | None:
     known = [step for step in steps if step.family is not None]
-    anchors = [step for step in known if step.kind in _ANCHORS]
+    anchors = [step for step in known if step.kind in ANCHORS]
     if not anchors:
         plain = [step for step in known if step.kind == "elementwise"]
         rest = known or steps
@@ -148,16 +151,23 @@ def _around(steps: list[Step], heaviest: Step) -> tuple[list[Step], list[Step]]:
     """Steps that feed the heaviest one or use its result, as far as one kernel could take them."""
     place = next(n for n, step in enumerate(steps) if step is heaviest)
     after: list[Step] = []
-    made = _parts(heaviest)
+    made, apart = _parts(heaviest), set[int]()
     for step in steps[place + 1 :]:
-        if len(after) == _NEAR or step.kind not in _FUSIBLE or not made & _sources(step):
+        if len(after) == _NEAR:
+            break
+        if not made & _sources(step) or apart & _sources(step):
+            if step.kind not in _FUSIBLE or apart & _sources(step):
+                apart |= _parts(step)  # another kernel's, with what needs it
+            continue
+        if step.kind not in _FUSIBLE:
             break
         after.append(step)
         made |= _parts(step)
     before: list[Step] = []
     needed = _sources(heaviest)
     for step in reversed(steps[:place]):
-        if len(before) == _NEAR or step.kind != "elementwise" or not needed & _parts(step):
+        light = step.kind == "elementwise" or step.name in MOVES
+        if len(before) == _NEAR or not light or not needed & _parts(step):
             break
         before.insert(0, step)
         needed |= _sources(step)

@@ -1,8 +1,15 @@
 """Spelled-out forms of operators: SiLU, attention, normalizations, softmax, losses."""
 
+from collections import defaultdict
+from typing import Final
+
 from kb.problems.steps import Step, dimension_class, total, traffic
 from kb.problems.useful import causal_share, is_causal, parts_of, triangular_share
 from kb.problems.values import Operator, Tensor, product
+
+# Fewer products are written out for other reasons, such as the projections of attention.
+_LEAST_GROUPS: Final = 4
+_PRODUCTS: Final = frozenset({"matmul", "mm", "linear"})
 
 
 def composites(operators: list[Operator]) -> list[Step]:
@@ -28,9 +35,13 @@ def composites(operators: list[Operator]) -> list[Step]:
                 add(_triangular(op))
             case "sum" | "mean":
                 add(_loss(op))
+            case "log":
+                add(_cross_entropy(operators, op))
     for op in operators:
         if op.name == "mul":
             add(_normalized(op))
+    for step in _grouped(operators):
+        add(step)
     return steps
 
 
@@ -179,6 +190,33 @@ def _softmax(op: Operator) -> Step | None:
     return _joined("softmax", "softmax", op, [exponential, total], exponential.inputs[0], total)
 
 
+def _cross_entropy(operators: list[Operator], log: Operator) -> Step | None:
+    """`log(sum(exp(x - max(x))))`, with the gathered logits the loss of a classifier."""
+    summed = _maker(log.inputs[0], "sum")
+    exponential = _maker(summed.inputs[0], "exp") if summed is not None else None
+    if summed is None or exponential is None:
+        return None
+    parts, data = [summed, exponential, log], exponential.inputs[0]
+    sources = [data]
+    shifted = _maker(data, "sub")
+    if shifted is not None and (highest := _maker(shifted.inputs[-1], "max")) is not None:
+        parts += [shifted, highest]
+        data = shifted.inputs[0]
+        sources.append(data)
+    name, picked = "logsumexp", [op for op in operators if op.name == "gather"]
+    chosen = [op for op in picked if any(_same_data(op.inputs[0], each) for each in sources)]
+    if chosen:
+        name, parts = "cross_entropy", [*parts, chosen[0]]
+    kind = "loss" if chosen else "reduce"
+    # A row's maximum and sum are taken together, so each row is read once.
+    moved = total([data.bytes, log.outputs[0].bytes])
+    return Step(name, kind, parts, product([4, data.elements]), moved, dimension_class(summed))
+
+
+def _same_data(one: Tensor, two: Tensor) -> bool:
+    return one.number == two.number and one.part == two.part
+
+
 def _triangular(op: Operator) -> Step | None:
     product = _maker(op.inputs[0], "matmul", "mm")
     if product is None:
@@ -199,3 +237,27 @@ def _loss(op: Operator) -> Step | None:
     traffic = total(tensor.bytes for tensor in leaves.values())
     parts = [op, *behind]
     return Step("pointwise_loss", "loss", parts, total(each.flops for each in parts), traffic)
+
+
+def _grouped(operators: list[Operator]) -> list[Step]:
+    """Products with matrices that are parts of one tensor, none of which needs another: a loop over
+    experts or heads that is written out."""
+    shared = defaultdict[int, list[Operator]](list)
+    for op in operators:
+        if op.name in _PRODUCTS and len(op.inputs) > 1 and op.inputs[1].part:
+            shared[op.inputs[1].number].append(op)
+    groups = {number: group for number, group in shared.items() if len(group) >= _LEAST_GROUPS}
+    number_of = {id(op): number for number, group in groups.items() for op in group}
+    needed = dict[int, set[int]]()
+    for op in operators if groups else ():
+        made = [id(each.made_by) for each in op.inputs if each.made_by is not None]
+        numbers = {number_of[each] for each in made if each in number_of}
+        needed[id(op)] = numbers.union(*(needed.get(each, ()) for each in made))
+    steps = []
+    for number, group in groups.items():
+        matrices = {op.inputs[1].part: op.inputs[1].shape for op in group}
+        alone = not any(number in needed[id(op)] for op in group)
+        if alone and len(matrices) == len(group) and len(set(matrices.values())) == 1:
+            flops, moved = total(op.flops for op in group), total(map(traffic, group))
+            steps.append(Step("grouped_matmul", "matmul", group, flops, moved))
+    return steps

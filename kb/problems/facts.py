@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kb.gpus import GpuSpec, find_gpu
-from kb.problems.analysis import Analysis
+from kb.problems.analysis import ANCHORS, Analysis
 from kb.problems.loops import TimeLoop
 from kb.problems.steps import Step
 from kb.problems.values import Shape
@@ -35,11 +35,13 @@ def card_of(gpu: str | None) -> GpuSpec | None:
 
 
 def bound_of(analysis: Analysis, card: GpuSpec | None) -> str | None:
-    """Return what to expect the fused problem to be bound by: memory, compute or latency."""
+    """Return what to expect the fused problem to be bound by: memory, compute or latency. The last
+    where the work takes less time than one launch for each operator that is not elementwise."""
     if card is None or analysis.io_bytes is None or analysis.tensor_flops is None:
         return None
     floors = _floors(analysis, card)
-    if max(floors.by_bytes, floors.by_flops) < _LAUNCH_S * max(len(analysis.steps), 1):
+    launches = sum(step.kind in ANCHORS for step in analysis.steps)
+    if max(floors.by_bytes, floors.by_flops) < _LAUNCH_S * max(launches, 1):
         return "latency"
     return "compute" if floors.by_flops > floors.by_bytes else "memory"
 
@@ -126,9 +128,12 @@ def _in_time(loop: TimeLoop) -> str:
 
 def _around(analysis: Analysis) -> str:
     """What to fuse into the kernel, and what follows it."""
+    after = analysis.after
+    if analysis.heaviest is not None and analysis.heaviest.name == "grouped_matmul":
+        after = list({step.name: step for step in after}.values())  # the same for each group
     fused = [step.name for step in analysis.before]
-    names = [step.name for step in analysis.after]
-    place = next((n for n, s in enumerate(analysis.after) if s.kind != "elementwise"), len(names))
+    names = [step.name for step in after]
+    place = next((n for n, s in enumerate(after) if s.kind != "elementwise"), len(names))
     parts = []
     if fused:
         parts.append(f"fuse {', '.join(fused)} behind its loads")
@@ -152,6 +157,8 @@ def _shapes(step: Step) -> str:
         told += f" by {shape_text(weight.shape)}"
     if shape is not None and out is not None and out != shape:
         told += f" to {shape_text(out)}"
+    if step.name == "grouped_matmul":
+        told = f"of {len(step.operators)} products, the first {told}"
     settings = [
         f"{name} {_plain(value)}"
         for name in ("stride", "padding", "dilation", "groups", "dim")

@@ -11,6 +11,8 @@ from typing import Final
 from kb.problems.values import Operator
 from kb.problems.vocabulary import PRODUCTS
 
+# What puts results of steps together in any order.
+_SUMS: Final = frozenset({"add", "sub", "maximum", "minimum", "cat", "stack"})
 # Fewer steps are written out for other reasons, such as the stages of a network.
 _LEAST_STEPS: Final = 4
 
@@ -59,10 +61,19 @@ def longest(loops: Sequence[TimeLoop], operators: Sequence[Operator]) -> TimeLoo
     return found
 
 
-def _weights(step: Sequence[Operator]) -> list[int]:
-    return [t.number for op in step for t in op.inputs if t.origin == "parameter"]
+def _weights(step: Sequence[Operator]) -> list[tuple[int, tuple[str, ...]]]:
+    return [(t.number, t.part) for op in step for t in op.inputs if t.origin == "parameter"]
 
 
 def _needs(step: Sequence[Operator], before: Sequence[Operator]) -> bool:
+    """Whether a step's work needs a result of the step before. Products that are only added up
+    do not wait for one another."""
     made = {id(op) for op in before}
-    return any(id(t.made_by) in made for op in step for t in op.inputs if t.made_by is not None)
+    summed = False
+    for op in step:
+        if any(id(t.made_by) in made for t in op.inputs if t.made_by is not None):
+            if op.name not in _SUMS:
+                return True
+            summed = True
+            made.add(id(op))
+    return summed and not any(op.kind in PRODUCTS for op in step)

@@ -63,6 +63,8 @@ def view(  # noqa: PLR0912 (one case a view)
                 found = _diagonal(shape, positional, named)
             case "movedim" | "as_strided":
                 found = None
+        if name in {"select", "narrow", "diagonal"}:
+            return first.taken(found, f"{name} {dims}")
     return replace(first, shape=found)
 
 
@@ -178,7 +180,7 @@ def _parts(first: Tensor, name: str, positional: list[Any], named: Arguments) ->
     parts = [(*shape[:place], each, *shape[place + 1 :]) for each in sizes[:_MOST_PARTS]]
     if name == "unbind":
         parts = [(*part[:place], *part[place + 1 :]) for part in parts]
-    return tuple(replace(first, shape=part) for part in parts)
+    return tuple(first.taken(part, f"{name} {n}") for n, part in enumerate(parts))
 
 
 def created(name: str, positional: list[Any], named: Arguments) -> Tensor:
@@ -211,7 +213,23 @@ def picked(tensor: Tensor, parts: Sequence[Any]) -> Tensor:
     if shape is not None and len(parts) == 1 and isinstance(index, Tensor) and index.shape:
         one = index.dtype != "bool"
         found = (*index.shape, *shape[1:]) if one else (None, *shape[len(index.shape) :])
-    return replace(tensor, shape=found)
+    return tensor.taken(found, index_text(parts))
+
+
+def index_text(parts: Sequence[Any]) -> str:
+    """Return an index as text, equal for those that are known to take the same elements."""
+    return ", ".join(map(_index, parts))
+
+
+def _index(part: Any) -> str:
+    match part:
+        case slice(start=start, stop=stop, step=step):
+            return ":".join(map(_index, (start, stop, step)))
+        case Tensor(number=number):
+            return f"tensor {number}"
+        case int() | None:
+            return str(part)
+    return "?"
 
 
 def grids(given: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -7,14 +7,14 @@ from typing import Final
 
 from kb.errors import KbError
 from kb.gpus import GpuSpec
-from kb.problems.analysis import Analysis, analyse
+from kb.problems.analysis import MOVES, Analysis, analyse
 from kb.problems.attributes import attributes, row_of
 from kb.problems.facts import fact_lines, shape_text
 from kb.problems.reading import read_problem
 from kb.problems.rewrites import exact_rewrites
 from kb.problems.steps import Step
 from kb.problems.useful import parts_of
-from kb.problems.values import DTYPE_BYTES, Tensor
+from kb.problems.values import DTYPE_BYTES, Shape, Tensor
 from kb.problems.vocabulary import PRODUCTS
 
 # How the line begins.
@@ -62,6 +62,7 @@ def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
         parts = (("A", a), ("B", b), ("the result", c))
         yield ", ".join(f"{name} {_TRIANGLES[part]} ({part})" for name, part in parts)
     row, data = row_of(step), _data(step)
+    yield from _together(analysis, step)
     if "long-row" in special and step.kind in _TWICE and row and data is not None and data.bytes:
         size = row * DTYPE_BYTES.get(data.dtype, 4)
         if size == data.bytes:
@@ -76,6 +77,35 @@ def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
             text += f", {seconds * 1e3:.3g} ms by bytes; a second reading, backwards, comes "
             text += f"from L2 {kept}"
         yield text
+
+
+def _together(analysis: Analysis, step: Step) -> Iterator[str]:
+    """What the module's reductions of data of one shape have in common."""
+    data = _data(step)
+    shape = data.shape if data is not None else None
+    if step.kind != "reduce" or not shape or len(shape) < 2:
+        return
+    reductions = [s for s in analysis.steps if s.kind == "reduce" and _has_shape(s, shape)]
+    given = [each.main.facts.get("dim") for each in reductions]
+    dims = sorted({dim % len(shape) for dim in given if isinstance(dim, int)})
+    if len(reductions) < 2 or not all(isinstance(dim, int) for dim in given):
+        return
+    if len(dims) == 1:
+        yield (
+            f"{len(reductions)} reductions of {shape_text(shape)} over dimension {dims[0]}: one "
+            "pass takes those together that need no other's result"
+        )
+        return
+    told = " and ".join(map(str, dims))
+    yield (
+        f"reductions of {shape_text(shape)} over dimensions {told}: one launch reads the data "
+        "once, with partial sums of one dimension for each program, which a small second one adds"
+    )
+
+
+def _has_shape(step: Step, shape: Shape) -> bool:
+    data = _data(step)
+    return data is not None and data.shape == shape
 
 
 def _around(analysis: Analysis) -> Iterator[str]:
@@ -160,13 +190,16 @@ def _further(analysis: Analysis) -> Iterator[str]:
 
 def _chain(steps: Sequence[Step]) -> str:
     names = [step.name for step in steps]
+    if steps[0].name == "grouped_matmul":
+        names = list(dict.fromkeys(names))  # the same for each group
     return " → ".join(names if len(names) <= _LINKS else [*names[:_LINKS], "…"])
 
 
 def _ends(analysis: Analysis) -> Iterator[str]:
     step = analysis.heaviest
     data = _data(step) if step is not None else None
-    if data is not None and data.shape and step is not None and step.kind != "attention":
+    moved = data is not None and data.made_by is not None and data.made_by.name in MOVES
+    if data is not None and data.shape and not moved and step and step.kind != "attention":
         length, size = data.shape[-1], DTYPE_BYTES.get(data.dtype, 4)
         if length and length > _ALIGNMENT and length * size % _ALIGNMENT:
             together = _ALIGNMENT // math.gcd(_ALIGNMENT, length * size)

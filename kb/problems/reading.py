@@ -7,7 +7,8 @@ function is read with unknown ones where the file states none.
 import ast
 import re
 import warnings
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kb.dtypes import full_dtype
@@ -223,10 +224,28 @@ def _placeholders(function: Function, skip: int) -> list[Any]:
 
 
 def _used(operators: list[Operator], origin: str) -> list[Tensor]:
-    """Each once, and whole where it is used whole: of several views the largest."""
-    found: dict[int, Tensor] = {}
+    """Each once: of views of the same memory all that one of them takes."""
+    found = defaultdict[int, dict[tuple[str, ...], Tensor]](dict)
     for tensor in (each for op in operators for each in op.inputs if each.origin == origin):
-        known = found.setdefault(tensor.number, tensor)
+        parts = found[tensor.number]
+        known = parts.setdefault(tensor.part, tensor)
         if (tensor.elements or 0) > (known.elements or 0):
-            found[tensor.number] = tensor
-    return list(found.values())
+            parts[tensor.part] = tensor
+    return [_together(parts) for parts in found.values()]
+
+
+def _together(parts: dict[tuple[str, ...], Tensor]) -> Tensor:
+    """What parts of one memory hold together; all of it where that is not known."""
+    outer = [
+        tensor
+        for part, tensor in parts.items()
+        if not any(part[:n] in parts for n in range(len(part)))
+    ]
+    first = outer[0]
+    if len(outer) == 1 and first.elements is not None:
+        return first
+    sizes = [each.elements for each in outer]
+    known = sum(each for each in sizes if each is not None)
+    whole = first.memory
+    elements = whole if None in sizes else known if whole is None else min(known, whole)
+    return replace(first, shape=None if elements is None else (elements,), part=())

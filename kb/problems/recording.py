@@ -39,6 +39,8 @@ from kb.problems.vocabulary import canonical, kind_of, layer_kind
 
 MAX_OPERATORS = 4000
 _TORCH = ("torch", "torchvision")
+# What `max` along a dimension, `sort` and `topk` return.
+_RESULTS = ("values", "indices")
 _CONTAINERS = frozenset(
     {"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"}
 )
@@ -352,6 +354,8 @@ class Recorder(Interpreter):
                 if name == "bias" and len(owner.parameters) > 1:
                     return owner.parameters[1]
                 return owner.arguments.get(name, UNKNOWN)
+            case tuple() if name in _RESULTS and len(owner) == len(_RESULTS):
+                return owner[_RESULTS.index(name)]
             case Container(items=items, keys=keys) if name in keys:
                 return items[keys.index(name)]
             case Container() | list() | dict():
@@ -360,18 +364,16 @@ class Recorder(Interpreter):
 
     def indexed(self, tensor: Tensor, index: Any) -> Any:
         """Return a part of a tensor."""
-        found = replace(tensor, shape=None)
-        if tensor.shape is None:
-            return found
         parts = list(index) if isinstance(index, tuple) else [index]
+        if tensor.shape is None:
+            return tensor.taken(None, moves.index_text(parts))
         if any(isinstance(each, Tensor) for each in parts):
             return moves.picked(tensor, parts)
         if Ellipsis in parts:
             place = parts.index(Ellipsis)
             used = sum(each is not None and each is not Ellipsis for each in parts)
             parts[place : place + 1] = [slice(None)] * max(len(tensor.shape) - used, 0)
-        found.shape = members.part_of(tensor.shape, parts)
-        return found
+        return tensor.taken(members.part_of(tensor.shape, parts), moves.index_text(parts))
 
 
 @dataclass(frozen=True, slots=True)

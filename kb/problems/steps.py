@@ -7,6 +7,8 @@ from kb.problems.useful import causal_share, part_of, parts_of, triangular_share
 from kb.problems.values import Operator, Tensor
 from kb.problems.vocabulary import Family, family_of
 
+# Of their first tensor they read what they return.
+_PICKS = frozenset({"gather", "take_along_dim", "index_select", "take"})
 # tl.dot takes 16 at least; one tile is 64 to 256 wide.
 _SHORT_K, _SKINNY, _DEEP = 128, 64, 8
 
@@ -64,6 +66,9 @@ def traffic(op: Operator) -> int | None:
     inputs = {id(tensor): tensor for tensor in op.inputs}
     looks_up = op.kind == "embedding"
     read = [read_by([op], each) if looks_up else each.bytes for each in inputs.values()]
+    if op.name in _PICKS and op.outputs:
+        sizes = (read[0], op.outputs[0].bytes)
+        read[0] = None if None in sizes else min(size for size in sizes if size is not None)
     # A convolution of stride 1 rereads its window from cache.
     return total([*read, *(tensor.bytes for tensor in op.outputs[:1])])
 

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
 
@@ -64,7 +64,9 @@ class Tensor:
     number: int = field(default_factory=count().__next__)
     """Of the memory: a view has the number of what it is a view of."""
     memory: int | None = None
-    """Elements that lie in memory; of an expanded view fewer than it has."""
+    """Elements of all of that memory: fewer than those of an expanded view."""
+    part: tuple[str, ...] = ()
+    """What was taken of the memory, step by step; a view of the same part holds the same."""
 
     def __post_init__(self) -> None:
         self.memory = self.elements if self.memory is None else self.memory
@@ -79,6 +81,13 @@ class Tensor:
         """Size in bytes; None if unknown."""
         elements = self.elements
         return None if elements is None else elements * DTYPE_BYTES.get(self.dtype, 4)
+
+    def taken(self, shape: Shape | None, how: str) -> "Tensor":
+        """Return a view of some of the elements; of all of them where there are as many."""
+        found = replace(self, shape=shape)
+        if found.elements is None or found.elements != self.elements:
+            found.part = (*self.part, how)
+        return found
 
 
 @dataclass(eq=False, slots=True)

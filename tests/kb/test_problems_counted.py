@@ -77,6 +77,22 @@ def test_of_what_pytorch_refuses_no_shape_is_told(expression: str) -> None:
 
 
 MODULES = {
+    "matrices that are parts of one parameter": module(
+        "self.w = nn.Parameter(torch.rand(8, 128, 32))",
+        "return torch.cat([x[8 * e : 8 * e + 8] @ self.w[e] for e in range(8)])",
+    ),
+    "a part of a parameter, and all of it": module(
+        "self.w = nn.Parameter(torch.rand(64, 128))", "return x * self.w + self.w[0]"
+    ),
+    "parts that overlap": module(
+        "self.w = nn.Parameter(torch.rand(64, 128))",
+        "return x[:63] * self.w[1:] + self.w[:63] + self.w[0].unsqueeze(0)",
+    ),
+    "halves of one weight": module(
+        "self.f = nn.Linear(128, 64)",
+        "a, b = self.f.weight.chunk(2)\n        return F.relu(x @ a.t()) * (x @ b.t())"
+        " + self.f.bias[:32] + self.f.bias[32:]",
+    ),
     "an LSTM": module(
         "self.r = nn.LSTM(96, 128, num_layers=2, batch_first=True, bidirectional=True)",
         "return self.r(x)[0]",
@@ -289,10 +305,16 @@ def test_a_loop_whose_steps_need_one_another_is_named_as_one_launch() -> None:
         "ys = []\n        for t in range(64):\n            ys.append(torch.relu(x[t]))\n"
         "        return torch.stack(ys)",
         "for _ in range(3):\n            x = torch.relu(x) + 1\n        return x",
+        "for e in range(8):\n            x = torch.relu(x @ self.w[e])\n        return x",
+        "y = torch.zeros_like(x)\n        for t in range(8):\n            y = y + x @ self.w[0]\n"
+        "        return y",
     ],
 )
 def test_layers_and_independent_steps_are_no_loop_in_time(body: str) -> None:
-    layers = "self.f = nn.ModuleList([nn.Linear(128, 128) for _ in range(6)])"
+    layers = (
+        "self.f = nn.ModuleList([nn.Linear(128, 128) for _ in range(6)])\n"
+        "        self.w = nn.Parameter(torch.rand(8, 128, 128))"
+    )
     assert analyse(read_problem(module(layers, body))).loop is None
 
 
@@ -303,3 +325,80 @@ def test_a_loop_longer_than_what_is_recorded_is_told_with_all_its_steps() -> Non
     )
     assert found.loop is not None
     assert found.loop.steps == 1500
+
+
+GROUPS = (
+    "ys, start = [], 0\n        for e, n in enumerate([10, 6] * 4):\n"
+    "            h = F.silu({data} @ self.w[e])\n            ys.append(h @ self.v[e])\n"
+    "            start += n\n        return torch.cat(ys)"
+)
+EXPERTS = (
+    "self.w = nn.Parameter(torch.rand(8, 128, 256))\n"
+    "        self.v = nn.Parameter(torch.rand(8, 256, 128))"
+)
+
+
+def test_products_with_parts_of_one_tensor_are_one_grouped_product() -> None:
+    found = analyse(read_problem(module(EXPERTS, GROUPS.format(data="x[start : start + n]"))))
+    assert found.loop is None
+    products = [step for step in found.steps if step.kind == "matmul"]
+    assert [step.name for step in products] == ["grouped_matmul"] * 2
+    assert found.dense_flops == 2 * 2 * 64 * 128 * 256
+    told = fact_lines(found, None)[0]
+    assert "grouped_matmul of 8 products, the first [10, 128] float32 by [128, 256]" in told
+    assert "fuse silu before its store" in told
+    chained = read_problem(module(EXPERTS, GROUPS.replace("ys.append(h @", "x = (h @").replace(
+        "torch.cat(ys)", "x").format(data="x")))  # fmt: skip
+    assert {step.name for step in analyse(chained).steps} == {"matmul", "silu"}
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+def test_a_loss_of_a_classifier_that_is_written_out_is_one_operator(shifted: bool) -> None:
+    body = "m = x.max(dim=1, keepdim=True).values\n        x = x - m\n        " if shifted else ""
+    body += (
+        "s = x.exp().sum(dim=1)\n        return (s.log() - x.gather(1, t[:, None])[:, 0]).mean()"
+    )
+    inputs = "torch.rand(64, 1000), torch.randint(0, 9, (64,))"
+    found = analyse(read_problem(module("pass", body, inputs, "x, t")))
+    assert found.heaviest is not None
+    assert found.heaviest.name == "cross_entropy"
+    assert found.heaviest.bytes == (64 * 1000 + 64) * 4
+    told = read_problem(module("pass", "return x.exp().sum(dim=1).log()"))
+    assert [step.name for step in analyse(told).steps] == ["logsumexp"]
+
+
+def test_of_what_is_gathered_the_elements_count() -> None:
+    text = module("pass", "return x.gather(1, i)",
+                  "torch.rand(64, 10000), torch.randint(0, 9, (64, 1))", "x, i")  # fmt: skip
+    assert analyse(read_problem(text)).moved_bytes == 64 * 4 + 64 * 8 + 64 * 4
+
+
+def test_reductions_of_the_same_data_are_told_together() -> None:
+    body = "return (x * y).mean(1, keepdim=True) * x, y.mean(1), (x * y).sum(0)"
+    text = module("pass", body, "torch.rand(64, 128), torch.rand(64, 128)", "x, y")
+    found = analyse(read_problem(text))
+    plan = plan_line(found, None)
+    assert plan is not None
+    assert "reductions of [64, 128] over dimensions 0 and 1: one launch reads the data once" in plan
+    plan = plan_line(analyse(read_problem(text.replace("sum(0)", "sum(1)"))), None)
+    assert plan is not None
+    assert "3 reductions of [64, 128] over dimension 1: one pass" in plan
+
+
+def test_a_kernel_takes_what_uses_its_result_behind_what_does_not() -> None:
+    body = "y = F.relu(self.f(x))\n        z = torch.exp(x)\n        return F.gelu(y) + 1, z"
+    found = analyse(read_problem(module("self.f = nn.Linear(128, 256)", body)))
+    assert [step.name for step in found.after] == ["relu", "gelu", "add"]
+    body = "y = self.f(x)\n        z = self.g(x)\n        return F.gelu(y) * z"
+    layers = "self.f = nn.Linear(128, 256)\n        self.g = nn.Linear(128, 256)"
+    found = analyse(read_problem(module(layers, body)))
+    assert [step.name for step in found.after] == ["gelu"], "the other product is another kernel's"
+
+
+def test_what_only_moves_an_operator_s_input_is_done_in_its_loads() -> None:
+    layers = "self.f = nn.Conv1d(64, 64, 4, groups=64)"
+    body = "x = torch.cat([s, x], dim=2)\n        return F.silu(self.f(x))"
+    inputs = "torch.rand(2, 64, 3), torch.rand(2, 64, 1024)"
+    found = analyse(read_problem(module(layers, body, inputs, "s, x")))
+    assert [step.name for step in found.before] == ["cat"]
+    assert plan_line(found, None) is None, "nothing of the rows that cat makes"
