@@ -5,11 +5,8 @@ from dataclasses import dataclass
 from agent.diagnose.facts import Facts, fact, percent
 from agent.diagnose.result import Bottleneck, Evidence, Roofline
 from agent.diagnose.roofline import at_floor, dram_full, floor_evidence
+from agent.diagnose.units import BUSY, Load, Unit, busiest, ceiling, idle_sms
 
-# Nsight Compute's own reading of its "Speed of Light" section: above 80 % of its peak a unit is the
-# bottleneck, and with all units below 60 % latency is (Profiling Guide, "GPU Speed of Light").
-SATURATED = 80.0
-BUSY = 60.0
 # Fewer blocks than fit on the card at once: some SMs or slots stay empty all the time.
 FULL_WAVE = 1.0
 # A quarter of the warp slots in use, or two of three lanes: too little runs, whatever stalls it.
@@ -20,6 +17,7 @@ _STALLED = 30.0
 _LEAD = 20.0
 # A scheduler that issues less often than this waits most of the time.
 _SELDOM_ISSUES = 40.0
+# Below saturation a unit that was not measured may be the busiest: these stand for all of a side.
 _MEMORY = ("dram_throughput", "gpu_dram_throughput", "memory_throughput")
 _COMPUTE = ("sm_throughput", "tensor_utilization")
 
@@ -30,36 +28,47 @@ class Decision:
 
     bottleneck: Bottleneck | None
     why: tuple[Evidence, ...] = ()
-
-
-def _busiest(facts: Facts, aliases: tuple[str, ...]) -> tuple[str, float] | None:
-    """Alias and percentage of the busiest part."""
-    known = [(alias, value) for alias in aliases if (value := facts.get(alias)) is not None]
-    return max(known, key=lambda pair: pair[1], default=None)
+    unit: Unit | None = None
+    """What is at its ceiling, where something is."""
+    settled: bool = False
+    """The first value of `why` explains the time by itself: a full unit, or SMs without work."""
 
 
 def decide(facts: Facts, position: Roofline) -> Decision:
     """Decide the bottleneck; None where the values do not tell.
 
-    The order matters: a saturated unit explains the time whatever else is odd; an underfilled card
-    explains low rates before stalls do, since fewer warps stall the same way.
+    The order matters: a saturated unit explains the time whatever else is odd; SMs without work
+    explain low rates of all units, and an underfilled card does before stalls, since fewer warps
+    stall the same way.
     """
     if position.at_memory_roof:
         return _at_roof(facts, position)
-    memory, compute = _busiest(facts, _MEMORY), _busiest(facts, _COMPUTE)
-    highest = max(share[1] for share in (memory, compute, ("", 0.0)) if share is not None)
-    if highest >= SATURATED:
-        return _busier(facts, memory, compute)
+    full = ceiling(facts)
+    if full is not None:
+        said = facts.evidence(full.unit.alias, "a unit at its ceiling sets the time")
+        return Decision(full.unit.side, (said,), full.unit, settled=True)
+    memory, compute = busiest(facts, Bottleneck.MEMORY), busiest(facts, Bottleneck.COMPUTE)
     quiet = _quiet(facts, memory, compute)
-    if memory is None or compute is None:
-        return Decision(None, quiet)  # the unit that was not measured may be the busy one
-    # An underfilled card does not get one unit to 60 % and clearly above the other.
-    leads = highest >= BUSY and abs(memory[1] - compute[1]) >= _LEAD
     waves = facts.get("waves_per_sm")
-    if waves is not None and waves < FULL_WAVE and not leads:
-        said = facts.evidence("waves_per_sm", "below 1: the grid does not fill the card even once")
-        return Decision(Bottleneck.UNDERUTILIZED, (said, *quiet))
-    return _busier(facts, memory, compute) if highest >= BUSY else _idle(facts, quiet)
+    partly = waves is not None and waves < FULL_WAVE
+    few: tuple[Evidence, ...] = ()
+    if partly:
+        few = (facts.evidence("waves_per_sm", "the grid does not fill the card even once"),)
+    if idle_sms(facts):
+        said = facts.evidence("sm_active_share", "of the time an SM has work: the rest is lost")
+        return Decision(Bottleneck.UNDERUTILIZED, (said, *few, *quiet), settled=True)
+    if not (_measured(facts, _MEMORY) and _measured(facts, _COMPUTE)):
+        return Decision(None, quiet)  # the unit that was not measured may be the busy one
+    rates = [load.value if load is not None else 0.0 for load in (memory, compute)]
+    # An underfilled card does not get one unit to 60 % and clearly above the other.
+    leads = max(rates) >= BUSY and abs(rates[0] - rates[1]) >= _LEAD
+    if partly and not leads:
+        return Decision(Bottleneck.UNDERUTILIZED, (*few, *quiet))
+    return _busier(facts, memory, compute) if max(rates) >= BUSY else _idle(facts, quiet)
+
+
+def _measured(facts: Facts, aliases: tuple[str, ...]) -> bool:
+    return any(facts.get(alias) is not None for alias in aliases)
 
 
 def _at_roof(facts: Facts, position: Roofline) -> Decision:
@@ -76,24 +85,20 @@ def _at_roof(facts: Facts, position: Roofline) -> Decision:
     return Decision(Bottleneck.MEMORY, (said,))
 
 
-def _busier(
-    facts: Facts, memory: tuple[str, float] | None, compute: tuple[str, float] | None
-) -> Decision:
-    if memory is not None and (compute is None or memory[1] >= compute[1]):
+def _busier(facts: Facts, memory: Load | None, compute: Load | None) -> Decision:
+    if memory is not None and (compute is None or memory.value >= compute.value):
         meaning = "the memory system is the busiest unit"
-        return Decision(Bottleneck.MEMORY, (facts.evidence(memory[0], meaning),))
+        return Decision(Bottleneck.MEMORY, (facts.evidence(memory.unit.alias, meaning),))
     assert compute is not None
     meaning = "the compute pipes are the busiest unit"
-    return Decision(Bottleneck.COMPUTE, (facts.evidence(compute[0], meaning),))
+    return Decision(Bottleneck.COMPUTE, (facts.evidence(compute.unit.alias, meaning),))
 
 
-def _quiet(
-    facts: Facts, memory: tuple[str, float] | None, compute: tuple[str, float] | None
-) -> tuple[Evidence, ...]:
+def _quiet(facts: Facts, memory: Load | None, compute: Load | None) -> tuple[Evidence, ...]:
     return tuple(
-        facts.evidence(share[0], "far from the limit")
-        for share in (memory, compute)
-        if share is not None and share[1] < BUSY
+        facts.evidence(load.unit.alias, "far from the limit")
+        for load in (memory, compute)
+        if load is not None and load.value < BUSY
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agent.diagnose.bottleneck import Decision, decide
-from agent.diagnose.facts import Facts
+from agent.diagnose.facts import Facts, without_undefined
 from agent.diagnose.findings import select
 from agent.diagnose.inputs import Measured
 from agent.diagnose.result import Bottleneck, Diagnosis, Finding, Roofline
@@ -30,7 +30,7 @@ def gather(
     times = [each.median_ms for each in timings if each.contender == "candidate"]
     words = measured.words + (f" {evaluation.problem} {evaluation.kernel}" if evaluation else "")
     return Facts(
-        metrics=measured.metrics,
+        metrics=without_undefined(measured.metrics),
         spec=spec,
         static=measured.static,
         source=read_source(source) if source else None,
@@ -94,6 +94,8 @@ def headline(
         wasted = next((each for each in findings if each.rule in WASTEFUL), None)
         if wasted is not None:
             return f"{name} is at the memory roof, with bytes that it may save: {wasted.cause}"
+        if any(each.rule == "possible-rereads" for each in findings):
+            return f"{name} is at the memory roof: only fewer bytes are faster."
         attained = ""
         if at_floor(facts):
             attained = f", at {position.floor_fraction:.0%} of the floor"
@@ -102,6 +104,8 @@ def headline(
         return f"{name} is at the memory roof{attained}: little is left."
     underutilized = decision.bottleneck is Bottleneck.UNDERUTILIZED
     words = "underutilizing the GPU" if underutilized else f"bound by {decision.bottleneck}"
+    if decision.unit is not None:
+        words += f", at the ceiling of {decision.unit.words}"
     reasons = "; ".join(
         f"{each.label} {each.value:.4g}{' %' if each.unit == '%' else ''}"
         for each in decision.why[:2]

@@ -9,12 +9,18 @@ from pydantic import BaseModel, ValidationError
 
 from judge.evaluate.result import Evaluation
 from judge.profile.result import KernelProfile, Profile, StaticFacts
+from judge.profile.static import source_name
 from kb.errors import InvalidInputError
-from kb.profiles.keys import with_derived
+from kb.profiles.device import Device
+from kb.profiles.keys import resolve_profile, with_derived
+from kb.profiles.ncu_tables import parse_table
+from kb.profiles.ptxas import KernelResources, is_ptxas, parse_ptxas
 from kb.profiles.reading import kernels_called, launch_of
 from kb.profiles.reading import read_profile as read_any_profile
 from kb.refusals import refusal
 
+# Characters of a note's list of names.
+_MOST_NAMED = 200
 _T = TypeVar("_T", bound=BaseModel)
 
 
@@ -46,10 +52,16 @@ def read_profile(text: str, where: str, kernel_name: str | None = None) -> Measu
     if data is not None:
         data.pop("profile", None)  # the dominant kernel's metrics once more, for other readers
         return from_profile(_validated(Profile, data, where), kernel_name)
+    if is_ptxas(text) and parse_table(text) is None:
+        return _of_ptxas(text, where, kernel_name)
     read = read_any_profile(text, where, kernel_name)
+    spec, name = read.device.spec, read.device.name
+    notes = list(read.notes)
+    if name and spec is None:
+        notes.append(f"the profile names a card that is not in the table of GPUs: '{name}'")
     return Measured(
-        read.metrics, read.kernel, share=read.share, words=read.kernel or "", notes=read.notes,
-        ignored=read.ignored,
+        read.metrics, read.kernel, name if spec else None, spec.architecture if spec else None,
+        read.share, words=read.kernel or "", notes=tuple(notes), ignored=read.ignored,
     )  # fmt: skip
 
 
@@ -61,6 +73,45 @@ def _ours(text: str) -> dict[str, Any] | None:
         return None
     ours = isinstance(data, dict) and "kernels" in data and "problem" in data
     return data if ours else None
+
+
+def _of_ptxas(text: str, where: str, kernel_name: str | None) -> Measured:
+    """The kernel of a compiler's log that spills most, then that with most registers."""
+    kernels: dict[str, KernelResources] = {}
+    for each in parse_ptxas(text):
+        name = source_name(each.function)
+        kernels[each.function if name in kernels else name] = each  # instances of one template
+    if not kernels:
+        raise InvalidInputError(
+            f"{where} is a log of ptxas without registers: give what `nvcc -Xptxas -v` prints, or "
+            "a profile: `ncu --set full --csv --page raw`"
+        )
+    wanted = list(kernels)
+    if kernel_name is not None:
+        wanted = kernels_called(kernel_name, wanted, where)
+    name = max(wanted, key=lambda each: (kernels[each].spill_bytes, kernels[each].registers or 0))
+    chosen = kernels[name]
+    static = StaticFacts(
+        function=chosen.function, name=name, origin="nvcc", architecture=chosen.architecture,
+        registers=chosen.registers or 0, spill_store_bytes=chosen.spill_store_bytes,
+        spill_load_bytes=chosen.spill_load_bytes, stack_bytes=chosen.stack_bytes,
+        shared_bytes=chosen.shared_bytes, instructions=0,
+    )  # fmt: skip
+    compiled = {
+        "registers_per_thread": float(static.registers),
+        "static_shared_mem_per_block": float(static.shared_bytes),
+    }
+    notes = ["this is the compiler's log: only a profile by ncu tells what the time goes to"]
+    if len(wanted) > 1:
+        others = ", ".join(each for each in wanted if each != name)
+        notes.append(
+            f"{name} is the one of {len(wanted)} kernels with most spills and registers "
+            f"(--kernel-name chooses): {others[:_MOST_NAMED]}"
+        )
+    return Measured(
+        resolve_profile(compiled)[0], name or None, architecture=chosen.architecture or None,
+        static=static, words=name, notes=tuple(notes),
+    )  # fmt: skip
 
 
 def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
@@ -93,9 +144,10 @@ def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
     named = (each for each in profile.static if each.name == dominant.name)
     static = dominant.static or next(named, None)
     read = launch_of(dominant.metrics, f"profile of '{dominant.name}'", 0, dominant.name)
+    values = with_derived(read.values, Device(profile.gpu or "").warps_per_scheduler)
     return Measured(
-        with_derived(read.values), dominant.name, profile.gpu, profile.architecture,
-        dominant.share, static, words, tuple(notes), tuple(read.unknown),
+        values, dominant.name, profile.gpu, profile.architecture, dominant.share, static, words,
+        tuple(notes), tuple(read.unknown),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from agent.diagnose.facts import Facts, fact, percent
 from agent.diagnose.result import Evidence, Roof, Roofline
+from kb.gpus import GpuSpec, all_specs
 from kb.profiles.work import TENSOR_OPS, counted_flops, dram_bytes
 
 # At the roof: within a tenth of a bandwidth that the card was seen to reach.
@@ -22,6 +23,9 @@ WASTE = 1.3
 NO_FLOOR = 1.05
 # Nearly all reads, or nearly all writes: their own ceilings apply, not that of a copy.
 _ONE_SIDED = 0.95
+# Points of a percentage by which two ways to measure it may differ: a data sheet rounds, and ncu
+# counts in several passes.
+_AGREES = 5.0
 _TENSOR_RATE = {"float32": "tf32", "float64": "fp64_tensor"}
 
 
@@ -32,7 +36,8 @@ def roofline(facts: Facts) -> Roofline:
     flops = _flops(facts)
     bandwidth = _bandwidth(facts, moved, seconds)
     rate = flops / seconds if flops and seconds else None
-    memory, compute = _memory_roof(facts), _compute_roof(facts)
+    card = _card(facts)
+    memory, compute = _memory_roof(facts, card), _compute_roof(facts, card)
     memory_fraction = _memory_fraction(facts, bandwidth, memory)
     intensity = flops / moved if flops and moved else None
     ridge = compute.value / memory.value if compute and memory else None
@@ -47,7 +52,7 @@ def roofline(facts: Facts) -> Roofline:
         compute_roof=compute,
         ridge=ridge,
         memory_fraction=memory_fraction,
-        compute_fraction=rate / compute.value if rate and compute else None,
+        compute_fraction=min(1.0, rate / compute.value) if rate and compute else None,
         region=_region(intensity, ridge),
         traffic_ratio=_traffic_ratio(facts, moved),
         floor_fraction=_floor_fraction(facts),
@@ -72,20 +77,51 @@ def _flops(facts: Facts) -> float | None:
 
 
 def _bandwidth(facts: Facts, moved: float | None, seconds: float | None) -> float | None:
-    measured = facts.get("dram_bandwidth")
+    measured = _profiled_bandwidth(facts)
     if measured is not None:
         return measured
-    # Bytes belong to the profiled launch, so its own duration does, not the judged time.
-    duration = facts.get("duration")
-    if moved is not None and (duration or seconds):
-        return moved / (duration / 1e9 if duration else seconds or 1.0)
+    if moved is not None and seconds:
+        return moved / seconds
     share = facts.get("dram_throughput")
     if share is not None and facts.spec is not None:
         return share / 100 * facts.spec.memory_bps
     return None
 
 
-def _memory_roof(facts: Facts) -> Roof | None:
+def _profiled_bandwidth(facts: Facts) -> float | None:
+    """DRAM's bytes per second while ncu measured."""
+    measured, duration = facts.get("dram_bandwidth"), facts.get("duration")
+    moved = dram_bytes(facts.metrics)
+    # Bytes belong to the profiled launch, so its own duration does, not the judged time.
+    if measured is None and moved is not None and duration:
+        return moved / (duration / 1e9)
+    return measured
+
+
+def _off(facts: Facts, card: GpuSpec) -> float:
+    """Points between ncu's percentage of DRAM's peak and the card's; 0 where one is unknown.
+
+    A card that the user describes is taken at the user's word.
+    """
+    bandwidth, share = _profiled_bandwidth(facts), facts.get("dram_throughput")
+    if card.name not in all_specs():
+        return 0.0
+    return abs(100 * bandwidth / card.memory_bps - share) if bandwidth and share else 0.0
+
+
+def _card(facts: Facts) -> GpuSpec | None:
+    """The card whose figures apply: of a family, the one that ncu's percentage agrees with."""
+    named = facts.spec
+    if named is None or _off(facts, named) <= _AGREES:
+        return named
+    family = (card for card in all_specs().values() if card.family == named.family)
+    best = min((named, *family), key=lambda card: _off(facts, card))
+    # As near in its peak, which 5 points of a small percentage would not show.
+    near = _AGREES / 100 * (facts.get("dram_throughput") or 0.0)
+    return best if _off(facts, best) <= near else named
+
+
+def _memory_roof(facts: Facts, card: GpuSpec | None) -> Roof | None:
     if facts.ceilings is not None:
         read, written = facts.get("dram_bytes_read"), facts.get("dram_bytes_write")
         total = (read or 0.0) + (written or 0.0)
@@ -95,12 +131,14 @@ def _memory_roof(facts: Facts) -> Roof | None:
             if written / total >= _ONE_SIDED:
                 return Roof(name="DRAM write", value=facts.ceilings.write_bps, source="measured")
         return Roof(name="DRAM copy", value=facts.ceilings.copy_bps, source="measured")
-    if facts.spec is not None:
-        return Roof(name="DRAM", value=facts.spec.memory_bps, source="data sheet")
-    return None
+    # Another card, or another memory clock: ncu's percentage stands alone.
+    if card is None or _off(facts, card) > _AGREES:
+        return None
+    name = "DRAM" if card is facts.spec else f"DRAM of {card.name}"
+    return Roof(name=name, value=card.memory_bps, source="data sheet")
 
 
-def _compute_roof(facts: Facts) -> Roof | None:
+def _compute_roof(facts: Facts, card: GpuSpec | None) -> Roof | None:
     """The fastest pipe that the operations could use: tensor cores for matrix products."""
     rate = _rate(facts)
     if rate is None:
@@ -109,7 +147,7 @@ def _compute_roof(facts: Facts) -> Roof | None:
     if facts.has_matrix_product and facts.dtype in measured:
         name = f"{facts.dtype} matrix product"
         return Roof(name=name, value=measured[facts.dtype], source="measured")
-    peak = facts.spec.dense_flops(rate) if facts.spec is not None else None
+    peak = card.dense_flops(rate) if card is not None else None
     return Roof(name=rate, value=peak, source="data sheet") if peak else None
 
 
@@ -129,9 +167,9 @@ def _rate(facts: Facts) -> str | None:
 
 def _memory_fraction(facts: Facts, bandwidth: float | None, roof: Roof | None) -> float | None:
     if bandwidth is not None and roof is not None:
-        return bandwidth / roof.value
+        return min(1.0, bandwidth / roof.value)
     share = facts.get("dram_throughput")
-    return None if share is None else share / 100
+    return None if share is None else min(1.0, share / 100)
 
 
 def at_floor(facts: Facts) -> bool:
@@ -162,7 +200,7 @@ def _at_roof(facts: Facts, fraction: float | None, roof: Roof | None) -> bool:
     # and ncu's own percentage is against the card's clocks, which a data sheet may round.
     if at_floor(facts) or dram_full(facts):
         return True
-    if fraction is None:
+    if fraction is None or (facts.get("dram_throughput") is not None and facts.ceilings is None):
         return False
     measured = roof is not None and roof.source == "measured"
     return fraction >= (AT_ROOF if measured else AT_ROOF * COPY_OF_PEAK)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from agent.diagnose.bottleneck import Decision
 from agent.diagnose.facts import Facts
@@ -54,6 +54,12 @@ class Rule:
     """Aliases of the metrics that it needs at least; named when too little was measured."""
     open: bool = True
     """Whether the gates may bring in techniques that are not on its list."""
+    explains: tuple[str, ...] = ()
+    """Rules that find what follows from it, as waiting does from too few warps to switch to."""
+    refuted_by: Literal["ceiling", "active ceiling"] | None = None
+    """It speaks of waiting or emptiness. A unit at its ceiling over the whole time refutes it; an
+    `active ceiling` does so while SMs have work: latency is hidden there, whatever the occupancy.
+    """
 
 
 def clamp(value: float) -> float:

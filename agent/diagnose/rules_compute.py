@@ -1,18 +1,14 @@
-"""Rules about instructions: idle tensor pipes, full slots, emulated conversions, divergence."""
+"""Rules about instructions: tensor pipes idle or full, emulated conversions, divergence."""
 
-from agent.diagnose.facts import fact
+from agent.diagnose.facts import FEW_LANES, fact
 from agent.diagnose.result import Bottleneck, Evidence
 from agent.diagnose.rules import Case, Draft, Rule, clamp
 
 _TENSOR_IDLE = 5.0
 _TENSOR_FULL = 80.0
-_ISSUE_FULL = 75.0
-_PIPE_FULL = 70.0
-_MATH_STALL = 10.0
 # Uniform branches below this: lanes of a warp go different ways often.
 _UNIFORM = 85.0
 _LANES = 32.0
-_FEW_LANES = 24.0
 # Selects and compares of an emulated conversion keep the schedulers this busy.
 _FP4_BUSY = 40.0
 _FIRST_WITH_FP4 = 100
@@ -27,7 +23,7 @@ def _idle_tensor_pipe(case: Case) -> Draft | None:
         if tensor >= _TENSOR_IDLE:
             return None
         evidence.append(case.said("tensor_utilization", "the matrix units do next to nothing"))
-    elif static is not None:
+    elif static is not None and static.instructions:  # none of a compiler's log
         used = sum(static.mix.get(name, 0) for name in ("mma", "wgmma", "tcgen05"))
         if used:
             return None
@@ -66,7 +62,9 @@ def _scalar_fp4(case: Case) -> Draft | None:
     speaks = (source is not None and source.fp4) or any(
         word in case.facts.words.lower() for word in ("fp4", "e2m1")
     )
-    if static is None or not speaks or static.mix.get("convert_fp4", 0):
+    if static is None or not static.instructions or not speaks:
+        return None
+    if static.mix.get("convert_fp4", 0):
         return None
     if sum(static.mix.get(name, 0) for name in ("mma", "wgmma", "tcgen05")):
         return None  # matrix units read packed FP4 themselves
@@ -94,40 +92,11 @@ def _scalar_fp4(case: Case) -> Draft | None:
     return Draft(cause, Bottleneck.COMPUTE, clamp(severity), tuple(evidence))
 
 
-def _issue_bound(case: Case) -> Draft | None:
-    busy, tensor = case.get("issue_slots_busy"), case.get("tensor_utilization")
-    if busy is None or busy < _ISSUE_FULL or (tensor is not None and tensor >= 30.0):
-        return None
-    evidence = (
-        case.said("issue_slots_busy", "schedulers issue nearly every cycle"),
-        *case.also("dram_throughput", "while memory waits"),
-        *case.also("stall_not_selected", "warps that are ready and have to queue"),
-    )
-    cause = "The schedulers are full: the number of instructions sets the time."
-    return Draft(cause, Bottleneck.COMPUTE, clamp(busy / 100 - 0.15), evidence)
-
-
-def _math_pipe(case: Case) -> Draft | None:
-    stall = case.get("stall_math_pipe_throttle")
-    pipes = ("fma_pipe", "alu_pipe", "xu_pipe", "fp64_pipe")
-    full = [alias for alias in pipes if (case.get(alias) or 0.0) >= _PIPE_FULL]
-    if not full and (stall is None or stall < _MATH_STALL):
-        return None
-    evidence = (
-        *(case.said(alias, "one kind of arithmetic fills its pipe") for alias in full),
-        *case.also("stall_math_pipe_throttle", "warps queue for a math pipe"),
-        *case.also("sm_throughput", "the busiest pipe of the SM"),
-    )
-    cause = "One arithmetic pipe is full while others idle."
-    severity = max([(case.get(alias) or 0.0) / 100 - 0.1 for alias in full] or [0.0])
-    return Draft(cause, Bottleneck.COMPUTE, clamp(max(severity, (stall or 0.0) / 50)), evidence)
-
-
 def _divergence(case: Case) -> Draft | None:
     uniform, lanes = case.get("branch_uniformity"), case.get("threads_per_inst")
     if uniform is None or uniform >= _UNIFORM:
         return None
-    if lanes is not None and lanes >= _FEW_LANES:
+    if lanes is not None and lanes >= FEW_LANES:
         return None  # branches diverge, but little runs under them
     evidence = (
         case.said("branch_uniformity", "of branches send all lanes of a warp the same way"),
@@ -147,19 +116,9 @@ RULES = (
     Rule(
         "tensor-roof", "tensor",
         ("mixed-precision-math", "structural-sparsity", "blackwell-tcgen05"),
-        _tensor_roof, ("tensor_utilization",),
+        _tensor_roof, ("tensor_utilization",), open=False,
     ),
     Rule("scalar-fp4", "fp4", ("fp4-intrinsics", "fast-math"), _scalar_fp4),
-    Rule(
-        "issue-bound", "issue",
-        ("vectorized-access", "loop-unrolling", "fast-math", "thread-coarsening",
-         "shape-specialization", "fp4-intrinsics"),
-        _issue_bound, ("issue_slots_busy",),
-    ),
-    Rule(
-        "math-pipe", "issue", ("tensor-cores", "fast-math", "mixed-precision-math"),
-        _math_pipe, ("stall_math_pipe_throttle",),
-    ),
     Rule(
         "divergence", "lanes", ("divergence-avoidance", "load-balancing", "thread-utilization"),
         _divergence, ("branch_uniformity",),

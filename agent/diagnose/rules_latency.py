@@ -2,6 +2,7 @@
 
 from agent.diagnose.result import Bottleneck
 from agent.diagnose.rules import Case, Draft, Rule, clamp
+from agent.diagnose.units import launch_part
 
 _LONG_STALL = 30.0
 _LOW_OCCUPANCY = 50.0
@@ -16,7 +17,7 @@ _SHORT_KERNEL_NS = 6000.0
 def _long_scoreboard(case: Case) -> Draft | None:
     stall, occupancy = case.get("stall_long_scoreboard"), case.get("achieved_occupancy")
     busy = case.get("dram_throughput")
-    if stall is None or stall < _LONG_STALL or case.position.at_memory_roof:
+    if stall is None or stall < _LONG_STALL:
         return None
     if busy is not None and busy >= _DRAM_BUSY:
         return None
@@ -36,7 +37,7 @@ def _long_scoreboard(case: Case) -> Draft | None:
 
 def _barriers(case: Case) -> Draft | None:
     stall = case.get("stall_barrier")
-    if stall is None or stall < _BARRIER_STALL or case.position.at_memory_roof:
+    if stall is None or stall < _BARRIER_STALL:
         return None
     static = case.facts.static
     evidence = [case.said("stall_barrier", "of the warps stand at a block barrier")]
@@ -49,7 +50,7 @@ def _barriers(case: Case) -> Draft | None:
 
 def _short_scoreboard(case: Case) -> Draft | None:
     stall = case.get("stall_short_scoreboard")
-    if stall is None or stall < _SHORT_STALL or case.position.at_memory_roof:
+    if stall is None or stall < _SHORT_STALL:
         return None
     special = case.get("xu_pipe")
     evidence = (
@@ -64,13 +65,13 @@ def _short_scoreboard(case: Case) -> Draft | None:
 
 def _short_kernel(case: Case) -> Draft | None:
     duration = case.get("duration")
-    if duration is None or not 0 < duration < _SHORT_KERNEL_NS or case.position.at_memory_roof:
+    if duration is None or not 0 < duration < _SHORT_KERNEL_NS:
         return None
     cause = (
         "The kernel ends after a few microseconds: launch and ramp are a large part of its time."
     )
-    evidence = (case.said("duration", "a launch costs two to four microseconds of it"),)
-    return Draft(cause, Bottleneck.LATENCY, clamp(0.5 * (1 - duration / 10_000)), evidence)
+    evidence = (case.said("duration", "a kernel that does nothing takes about two microseconds"),)
+    return Draft(cause, Bottleneck.LATENCY, clamp(launch_part(case.facts)), evidence)
 
 
 RULES = (
@@ -78,22 +79,22 @@ RULES = (
         "load-latency", "loads",
         ("software-pipelining", "vectorized-access", "loop-unrolling", "occupancy-tuning",
          "tma-host-descriptor", "async-copy", "split-k"),
-        _long_scoreboard, ("stall_long_scoreboard",),
+        _long_scoreboard, ("stall_long_scoreboard",), refuted_by="active ceiling",
     ),
     Rule(
         "barrier-stalls", "barriers",
         ("synchronization-reduction", "warp-shuffle-reduction", "register-caching",
          "warp-specialization"),
-        _barriers, ("stall_barrier",),
+        _barriers, ("stall_barrier",), refuted_by="active ceiling",
     ),
     Rule(
         "short-scoreboard", "shared",
         ("bank-conflict-avoidance", "fast-math", "register-caching", "warp-shuffle-reduction"),
-        _short_scoreboard, ("stall_short_scoreboard",),
+        _short_scoreboard, ("stall_short_scoreboard",), refuted_by="active ceiling",
     ),
     Rule(
         "short-kernel", "launch",
         ("kernel-fusion", "cuda-graphs", "programmatic-dependent-launch", "persistent-kernel"),
-        _short_kernel, ("duration",),
+        _short_kernel, ("duration",), refuted_by="ceiling",
     ),
 )  # fmt: skip

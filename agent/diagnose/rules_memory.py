@@ -4,6 +4,7 @@ from agent.diagnose.facts import fact, percent
 from agent.diagnose.result import Bottleneck, Evidence
 from agent.diagnose.roofline import WASTE, dram_full, excess, floor_evidence
 from agent.diagnose.rules import Case, Draft, Rule, clamp
+from agent.diagnose.rules_spills import spill_share, spills, spills_explain_traffic
 
 # Matrix tiles that other blocks want again should mostly be found in L2.
 _LOW_L2_HITS = 60.0
@@ -21,6 +22,10 @@ _FEW_SECTORS = 4.5
 _NARROW_BITS = 32
 _WIDE_BITS = 128
 _TENSOR_IN_USE = 5.0
+# Hit rates are of sectors and bytes of DRAM bursts; a stream's agree with them to a few per cent.
+_MIX_TOLERANCE = 5.0
+# As many reads that hit L2 are no neighbours by chance: blocks share them, and L2 catches a part.
+_SHARED_READS = 0.25
 # Streams have no second use of a line; hits are reads of what was read before.
 _L1_REREAD = 40.0
 # All blocks of a matrix-vector product share the vector: half of its reads hit L2.
@@ -29,12 +34,6 @@ _L2_REREAD = 60.0
 _CONFLICT_SHARE = 0.10
 _CONFLICTS_PER_INST = 0.05
 _SHARED_STALL = 10.0
-# Spill code that runs: one in a hundred instructions.
-_SPILL_SHARE = 0.01
-# Where it is not known what they are a share of; a launch has millions where spills matter.
-_SPILL_INSTRUCTIONS = 10_000
-# The architecture gives a thread no more: at it, the compiler has spilled or was about to.
-_REGISTER_LIMIT = 255
 # At the roof, with this much idle in the SMs: work fused into the kernel is free.
 _ROOM = 60.0
 
@@ -59,7 +58,7 @@ def _memory_roof(case: Case) -> Draft | None:
     ratio = excess(position)
     if ratio is not None and ratio >= WASTE:
         return None  # fast, but with bytes to save: `repeated-traffic` says so
-    if _uncoalesced(case) is not None or _spills(case) is not None:
+    if uncoalesced(case) is not None or _spilled_bytes(case):
         return None  # the roof is reached with bytes that need not move: those rules say which
     if position.floor_fraction is not None:
         meaning = "of the least time in which the bytes can move; 100 % leaves nothing"
@@ -71,7 +70,7 @@ def _memory_roof(case: Case) -> Draft | None:
         "(fusion with a neighbour, a narrower type)."
     )
     # Where operands may be shared, that comes first: it saves bytes, and is quickly tried.
-    severity = 1.0 if _tile_rereads(case) is None else 0.3
+    severity = 1.0 if _tile_rereads(case) is None and _possible_rereads(case) is None else 0.3
     return Draft(cause, Bottleneck.MEMORY, severity, tuple(evidence))
 
 
@@ -79,6 +78,8 @@ def _room_for_fusion(case: Case) -> Draft | None:
     compute = case.get("sm_throughput")
     if not case.position.at_memory_roof or compute is None or compute >= _ROOM:
         return None
+    if spills_explain_traffic(case):
+        return None  # more work needs more registers, which there are none of
     evidence = (
         case.said("sm_throughput", "compute has room while DRAM has none"),
         *case.also("issue_slots_busy", "schedulers have free slots"),
@@ -89,7 +90,7 @@ def _room_for_fusion(case: Case) -> Draft | None:
 
 def _repeated_traffic(case: Case) -> Draft | None:
     ratio = excess(case.position)
-    if ratio is None or ratio < WASTE:
+    if ratio is None or ratio < WASTE or spills_explain_traffic(case):
         return None
     if case.position.traffic_ratio is not None:
         meaning = "DRAM bytes over the bytes that any kernel must move: the rest is moved again"
@@ -109,14 +110,20 @@ def _repeated_traffic(case: Case) -> Draft | None:
     return Draft(cause, Bottleneck.MEMORY, clamp((1 - 1 / ratio) * weight), evidence)
 
 
-def _tile_rereads(case: Case) -> Draft | None:
+def _misses_l2(case: Case) -> bool:
+    """Whether DRAM is busy with what L2 misses, as far as known, and spills do not cause it."""
     hits, busy = case.get("l2_hit_rate"), case.get("dram_throughput")
     if hits is None or hits >= _LOW_L2_HITS or (busy is not None and busy < _DRAM_BUSY):
-        return None
+        return False
+    return not spills_explain_traffic(case)
+
+
+def _tile_rereads(case: Case) -> Draft | None:
     # A stream misses L2 by nature; only tiles that other blocks want again could hit.
-    if not (case.facts.has_matrix_product or _uses_tensor_pipe(case)):
-        return _unshared_tiles(case) if _says_nothing_of_its_work(case) else None
-    if busy is None:
+    if not (case.facts.has_matrix_product or _uses_tensor_pipe(case)) or not _misses_l2(case):
+        return None
+    hits, busy = case.get("l2_hit_rate"), case.get("dram_throughput")
+    if hits is None or busy is None:
         return None
     evidence = (
         case.said("l2_hit_rate", "operand tiles leave L2 before another block wants them"),
@@ -134,8 +141,29 @@ def _says_nothing_of_its_work(case: Case) -> bool:
     return all(each is None for each in known)
 
 
-def _unshared_tiles(case: Case) -> Draft:
+def _is_stream(case: Case, hits: float) -> bool:
+    """Whether reads that all miss L2 and writes that all hit it explain the hit rate.
+
+    Where bytes were not measured, as many writes as reads are supposed: a copy.
+    """
+    read, written = case.get("dram_bytes_read"), case.get("dram_bytes_write")
+    if read is None or written is None or not read + written:
+        read = written = 1.0
+    part = written / (read + written)
+    if hits < 100 * part - _MIX_TOLERANCE:
+        return False
+    # Reads that hit, per byte that DRAM moves, where written bytes hit as well.
+    found = max((hits / 100 - part) / (1 - hits / 100), 0.0)
+    return found / (found + 1 - part) < _SHARED_READS if part < 1 else True
+
+
+def _possible_rereads(case: Case) -> Draft | None:
     """The same misses where nothing tells what is computed: it depends on that."""
+    hits = case.get("l2_hit_rate")
+    if hits is None or not _misses_l2(case) or not _says_nothing_of_its_work(case):
+        return None
+    if case.facts.has_matrix_product or _is_stream(case, hits):
+        return None
     meaning = "what blocks share, if they do, leaves L2 before its next use"
     evidence = [case.said("l2_hit_rate", meaning)]
     if not case.position.at_memory_roof:
@@ -144,8 +172,13 @@ def _unshared_tiles(case: Case) -> Draft:
         "L2 misses what it could serve: where blocks share operands (a matrix product, a "
         "convolution, attention), tiles are read again from DRAM. A stream has nothing to share."
     )
-    hits = case.get("l2_hit_rate") or 0.0
     return Draft(cause, Bottleneck.MEMORY, clamp(0.5 * (1 - hits / 100)), tuple(evidence))
+
+
+def _spilled_bytes(case: Case) -> bool:
+    """Whether spills are found and, as far as known, are more than a trifle of the traffic."""
+    share = spill_share(case)
+    return spills(case) is not None and (share is None or share >= _MATTERING_SHARE)
 
 
 def _matters(case: Case, what: str) -> bool:
@@ -161,7 +194,8 @@ def _matters(case: Case, what: str) -> bool:
     return not total or sectors[what] / total >= _MATTERING_SHARE
 
 
-def _uncoalesced(case: Case) -> Draft | None:
+def uncoalesced(case: Case) -> Draft | None:
+    """Global accesses that touch more sectors than their bytes need."""
     evidence: list[Evidence] = []
     waste = 0.0
     mattering = [what for what in ("load", "store") if _matters(case, what)]
@@ -188,7 +222,7 @@ def _uncoalesced(case: Case) -> Draft | None:
 
 
 def _narrow_loads(case: Case) -> Draft | None:
-    if case.position.at_memory_roof or _uses_tensor_pipe(case):
+    if _uses_tensor_pipe(case):
         return None  # wide asynchronous copies feed a tensor pipe
     evidence = list(_narrow_static(case))
     sectors, used = case.get("sectors_per_load_request"), case.get("global_load_efficiency")
@@ -247,19 +281,20 @@ def _rereads(case: Case) -> Draft | None:
     return Draft(cause, Bottleneck.MEMORY, clamp(weight), (*evidence, *measured))
 
 
-def _bank_conflicts(case: Case) -> Draft | None:
-    conflicts = case.get("shared_bank_conflicts")
-    if not conflicts:
+def conflict_share(case: Case) -> float | None:
+    """Part of the shared-memory cycles, at least, that conflicts add; None without conflicts."""
+    conflicts, wavefronts = case.get("shared_bank_conflicts"), case.get("shared_wavefronts")
+    # A count says nothing without what it is a part of.
+    whole = wavefronts or case.get("inst_executed")
+    return min(1.0, conflicts / whole) if conflicts and whole else None
+
+
+def bank_conflicts(case: Case) -> Draft | None:
+    """Shared-memory accesses that take more cycles than they need."""
+    share = conflict_share(case)
+    if share is None:
         return None
-    wavefronts, executed = case.get("shared_wavefronts"), case.get("inst_executed")
-    if wavefronts:
-        share = conflicts / wavefronts
-        grave = share >= _CONFLICT_SHARE
-    elif executed:
-        share = min(1.0, conflicts / executed)
-        grave = share >= _CONFLICTS_PER_INST
-    else:
-        return None  # a count says nothing without what it is a part of
+    grave = share >= (_CONFLICT_SHARE if case.get("shared_wavefronts") else _CONFLICTS_PER_INST)
     stalls = [
         value
         for alias in ("stall_short_scoreboard", "stall_mio_throttle")
@@ -276,37 +311,6 @@ def _bank_conflicts(case: Case) -> Draft | None:
     cause = "Lanes of a warp hit the same shared-memory bank, and their accesses run one by one."
     severity = clamp(max([share / 2, *(value / 100 for value in stalls)]))
     return Draft(cause, Bottleneck.MEMORY, severity, evidence)
-
-
-def _spills(case: Case) -> Draft | None:
-    evidence: list[Evidence] = []
-    severity = 0.0
-    executed = case.get("inst_executed")
-    counts = [case.get("local_load_inst"), case.get("local_store_inst")]
-    local = sum(value for value in counts if value is not None)
-    if local > 0 and executed and local / executed >= _SPILL_SHARE:
-        share = f"{local / executed:.0%} of all instructions go to local memory"
-        evidence += [*case.also("local_load_inst", share), *case.also("local_store_inst", share)]
-        severity = min(0.9, 0.2 + 3 * local / executed)
-    elif local >= _SPILL_INSTRUCTIONS and not executed:
-        need = "instructions that spills or indexed local arrays need"
-        evidence += [*case.also("local_load_inst", need), *case.also("local_store_inst", need)]
-        registers = case.get("registers_per_thread")
-        severity = 0.7 if registers is not None and registers >= _REGISTER_LIMIT else 0.4
-    static = case.facts.static
-    spilled = static.spill_store_bytes + static.spill_load_bytes if static is not None else 0
-    # Where counters ran and saw none, the spill code lies off the path.
-    if spilled and not (local == 0 and all(value is not None for value in counts)):
-        meaning = "per thread in the code: more values are live than registers are allowed"
-        evidence.append(
-            fact("static.spill_bytes", "Spilled to local memory", float(spilled), "byte", meaning)
-        )
-        severity = max(severity, 0.35)
-    if not evidence:
-        return None
-    evidence += case.also("registers_per_thread", "registers that a thread has")
-    cause = "Registers spill to local memory, whose traffic runs through L1 and L2."
-    return Draft(cause, Bottleneck.MEMORY, clamp(severity), tuple(evidence))
 
 
 def _uses_tensor_pipe(case: Case) -> bool:
@@ -335,13 +339,17 @@ RULES = (
         _tile_rereads, ("l2_hit_rate", "dram_throughput"),
     ),
     Rule(
+        "possible-rereads", "traffic", ("pid-swizzling", "shared-memory-tiling", "tma-multicast"),
+        _possible_rereads, ("l2_hit_rate",),
+    ),
+    Rule(
         "uncoalesced-access", "access",
         ("coalesced-access", "shared-memory-tiling", "data-layout-transform"),
-        _uncoalesced, ("global_load_efficiency",),
+        uncoalesced, ("global_load_efficiency",),
     ),
     Rule(
         "narrow-loads", "access", ("vectorized-access", "tma-host-descriptor", "async-copy"),
-        _narrow_loads, ("sectors_per_load_request",),
+        _narrow_loads, ("sectors_per_load_request",), refuted_by="active ceiling",
     ),
     Rule(
         "re-read-values", "rereads",
@@ -350,11 +358,6 @@ RULES = (
     ),
     Rule(
         "bank-conflicts", "shared", ("bank-conflict-avoidance", "shared-memory-tiling"),
-        _bank_conflicts, ("shared_bank_conflicts", "inst_executed"),
-    ),
-    Rule(
-        "register-spills", "spills",
-        ("register-pressure", "occupancy-tuning", "autotuning"),
-        _spills, ("local_load_inst",),
+        bank_conflicts, ("shared_bank_conflicts", "inst_executed"),
     ),
 )  # fmt: skip

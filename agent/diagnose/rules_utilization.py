@@ -1,17 +1,13 @@
-"""Rules about emptiness: small grids, partial waves, limited occupancy, idle lanes, imbalance."""
+"""Rules about emptiness on the SM: limited occupancy, idle lanes, imbalance."""
 
 import math
 
-from agent.diagnose.facts import fact
+from agent.diagnose.facts import FEW_LANES, fact
 from agent.diagnose.result import Bottleneck, Evidence
 from agent.diagnose.rules import Case, Draft, Rule, clamp
 
-# A last wave that is mostly empty costs as much as a full one; after a few waves it shows little.
-_WAVE_EFFICIENCY = 0.8
-_FEW_WAVES = 5.0
 _LOW_THEORETICAL = 50.0
 _TINY_BLOCK = 64.0
-_FEW_LANES = 24.0
 _LANES = 32.0
 _UNIFORM = 85.0
 # What runs over what could be resident; below, blocks end at different times or start late.
@@ -24,62 +20,41 @@ _LIMITS = {
     "block slots": "launch__occupancy_limit_blocks",
     "warp slots": "launch__occupancy_limit_warps",
 }
+OCCUPANCY_LIMITS = tuple(_LIMITS.values())
 
 
-def _small_grid(case: Case) -> Draft | None:
-    waves, blocks = case.get("waves_per_sm"), case.get("grid_size")
-    spec = case.facts.spec
-    empty = spec is not None and blocks is not None and blocks < spec.sms
-    if not empty and (waves is None or waves >= 1.0):
-        return None
-    if case.position.at_memory_roof:
-        return None
-    evidence = (
-        *case.also("waves_per_sm", "below 1: all blocks run at once and still leave slots empty"),
-        *case.also("grid_size", f"for {spec.sms} SMs" if spec is not None else "blocks in all"),
-        *case.also("block_size", "in each block"),
-        *case.also("dram_throughput", "what so few blocks can ask of DRAM"),
-        *case.also("sm_throughput", "of the compute rate"),
-    )
-    filled = blocks / spec.sms if empty and spec is not None and blocks is not None else 1.0
-    part = min(filled, waves if waves is not None else 1.0)
-    rates = [case.get(alias) for alias in ("dram_throughput", "sm_throughput")]
-    busy = max((rate / 100 for rate in rates if rate is not None), default=0.5)
-    cause = "The grid is too small for the card: SMs and warp slots have nothing to run."
-    # Empty slots cost at most what the busy ones leave of the roof.
-    severity = clamp(max(1 - part, 0.3) * 0.5 + 0.5 * (1 - busy))
-    return Draft(cause, Bottleneck.UNDERUTILIZED, severity, evidence)
-
-
-def _partial_wave(case: Case) -> Draft | None:
-    waves = case.get("waves_per_sm")
-    if waves is None or not 1.0 < waves < _FEW_WAVES or case.position.at_memory_roof:
-        return None
-    efficiency = waves / math.ceil(waves)
-    if efficiency >= _WAVE_EFFICIENCY:
-        return None
-    meaning = f"the last wave fills {waves - math.floor(waves):.0%} of the card and takes as long"
-    evidence = (case.said("waves_per_sm", meaning), *case.also("grid_size", "blocks in all"))
-    cause = f"The last wave of blocks is mostly empty: {efficiency:.0%} of the slots do work."
-    return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(1 - efficiency), evidence)
-
-
-def _limiter(case: Case) -> str | None:
-    """What admits the fewest blocks to an SM; None unless the limits were measured."""
+def limiters(case: Case) -> tuple[str, ...]:
+    """What admits the fewest blocks to an SM, all that tie; empty unless limits were measured."""
     limits = {what: case.get(alias) for what, alias in _LIMITS.items()}
     known = {what: value for what, value in limits.items() if value is not None}
     # Without these two, the least of the others may not be the least.
     if not {"registers", "shared memory"} <= set(known):
-        return None
-    return min(known, key=lambda what: known[what])
+        return ()
+    return tuple(what for what, value in known.items() if value == min(known.values()))
+
+
+def _resources(case: Case) -> tuple[str, ...]:
+    """The resources of a block that limit occupancy.
+
+    Empty where slots do: a kernel without shared memory is shown with as many blocks from shared
+    memory as there are slots for blocks.
+    """
+    limits = limiters(case)
+    return () if {"block slots", "warp slots"} & set(limits) else limits
+
+
+def _reached(case: Case, theoretical: float) -> bool:
+    """Whether the limit of occupancy is what holds it down, as far as known: the grid may."""
+    achieved = case.get("achieved_occupancy")
+    return achieved is None or achieved >= _ACHIEVED_SHARE * theoretical
 
 
 def _by_registers(case: Case) -> Draft | None:
     """Occupancy that the registers of a thread explain, where no limits were measured."""
     registers, achieved = case.get("registers_per_thread"), case.get("achieved_occupancy")
-    if not registers or achieved is None or case.position.at_memory_roof:
+    if not registers or achieved is None:
         return None
-    if case.get("theoretical_occupancy") is not None and _limiter(case) is not None:
+    if case.get("theoretical_occupancy") is not None and limiters(case):
         return None  # `limited-occupancy` knows more
     spec = case.facts.spec
     slots = spec.threads_per_sm // _WARP if spec is not None else _WARP_SLOTS
@@ -98,36 +73,37 @@ def _by_registers(case: Case) -> Draft | None:
 
 
 def _limited_occupancy(case: Case) -> Draft | None:
-    theoretical, limiter = case.get("theoretical_occupancy"), _limiter(case)
-    if theoretical is None or theoretical >= _LOW_THEORETICAL or case.position.at_memory_roof:
+    theoretical, limits = case.get("theoretical_occupancy"), _resources(case)
+    if theoretical is None or theoretical >= _LOW_THEORETICAL or not limits:
         return None
-    if limiter not in {"registers", "shared memory"}:
+    if not _reached(case, theoretical):
         return None
     tensor = case.get("tensor_utilization")
     if tensor is not None and tensor >= 60.0:
         return None  # large tiles reach the tensor peak with one block per SM, by design
-    evidence = [
-        case.said("theoretical_occupancy", f"{limiter} keep the other warp slots empty"),
-        case.said(_LIMITS[limiter], f"blocks per SM that {limiter} admit: the least of all limits"),
-    ]
-    detail = "registers_per_thread" if limiter == "registers" else "shared_mem_per_block"
-    evidence += case.also(detail, "what one takes")
+    both = " and ".join(limits)
+    evidence = [case.said("theoretical_occupancy", f"{both} keep the other warp slots empty")]
+    for limiter in limits:
+        meaning = f"blocks per SM that {limiter} admit: the least of all limits"
+        evidence.append(case.said(_LIMITS[limiter], meaning))
+        detail = "registers_per_thread" if limiter == "registers" else "shared_mem_per_block"
+        evidence += case.also(detail, "what one takes")
     evidence += case.also("achieved_occupancy", "resident in fact")
-    cause = f"Occupancy is limited by {limiter}: few warps can be resident to hide latency."
+    cause = f"Occupancy is limited by {both}: few warps can be resident to hide latency."
     severity = 0.6 * (1 - theoretical / 100)
     return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(severity), tuple(evidence))
 
 
 def _tiny_blocks(case: Case) -> Draft | None:
     threads, theoretical = case.get("block_size"), case.get("theoretical_occupancy")
-    if threads is None or threads > _TINY_BLOCK or case.position.at_memory_roof:
+    if threads is None or threads > _TINY_BLOCK:
         return None
     spec = case.facts.spec
     if theoretical is None:
         if spec is None:
             return None
         theoretical = 100 * min(1.0, spec.blocks_per_sm * threads / spec.threads_per_sm)
-    if theoretical >= 100.0 or _limiter(case) in {"registers", "shared memory"}:
+    if theoretical >= 100.0 or _resources(case) or not _reached(case, theoretical):
         return None
     evidence = (
         case.said("block_size", "threads: block slots run out before warp slots do"),
@@ -152,8 +128,9 @@ def _idle_lanes(case: Case) -> Draft | None:
         evidence.append(fact(metric, "Threads with work", float(each.busy), "threads", meaning))
         lost = max(lost, 1 - each.busy / threads)
     lanes, uniform = case.get("threads_per_inst"), case.get("branch_uniformity")
-    if lanes is not None and lanes < _FEW_LANES and (uniform is None or uniform >= _UNIFORM):
-        meaning = "of 32 lanes are active in an instruction, and not for divergence"
+    if lanes is not None and lanes < FEW_LANES and (uniform is None or uniform >= _UNIFORM):
+        why = ", and not for divergence" if uniform is not None else ": others diverge or idle"
+        meaning = f"of 32 lanes are active in an instruction{why}"
         evidence.append(case.said("threads_per_inst", meaning))
         evidence += case.also("branch_uniformity", "branches go one way")
         lost = max(lost, 1 - lanes / _LANES)
@@ -171,7 +148,7 @@ def _imbalance(case: Case) -> Draft | None:
     if achieved is None or not theoretical or waves is None or waves < 1.0:
         return None
     share = achieved / theoretical
-    if share >= _ACHIEVED_SHARE or case.position.at_memory_roof:
+    if share >= _ACHIEVED_SHARE:
         return None
     evidence = (
         case.said("achieved_occupancy", "resident on average"),
@@ -184,29 +161,22 @@ def _imbalance(case: Case) -> Draft | None:
 
 RULES = (
     Rule(
-        "small-grid", "grid",
-        ("split-k", "vectorized-access", "stream-k", "cluster-launch"),
-        _small_grid, ("waves_per_sm",),
-    ),
-    Rule(
-        "partial-wave", "grid",
-        ("wave-quantization", "stream-k", "autotuning", "split-k"),
-        _partial_wave, ("waves_per_sm",),
-    ),
-    Rule(
         "limited-occupancy", "occupancy",
         ("occupancy-tuning", "register-pressure", "autotuning"),
         _limited_occupancy, ("theoretical_occupancy", *_LIMITS.values()),
+        explains=("load-latency",), refuted_by="active ceiling",
     ),
     Rule(
         "registers-of-a-thread", "occupancy",
         ("register-pressure", "autotuning", "occupancy-tuning"),
         _by_registers, ("registers_per_thread", "achieved_occupancy"),
+        explains=("load-latency",), refuted_by="active ceiling",
     ),
     Rule(
         "tiny-blocks", "occupancy",
         ("thread-coarsening", "occupancy-tuning", "autotuning", "vectorized-access"),
         _tiny_blocks, ("block_size",),
+        explains=("load-latency",), refuted_by="active ceiling",
     ),
     Rule(
         "idle-threads", "lanes",
@@ -216,6 +186,6 @@ RULES = (
     ),
     Rule(
         "imbalance", "balance", ("load-balancing", "persistent-kernel", "autotuning", "stream-k"),
-        _imbalance, ("achieved_occupancy", "theoretical_occupancy"),
+        _imbalance, ("achieved_occupancy", "theoretical_occupancy"), refuted_by="active ceiling",
     ),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """From a finding to techniques: through the entries' metric gates, for this card and language."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agent.diagnose.facts import Facts
 from agent.diagnose.findings import BY_NAME
 from agent.diagnose.result import Advice, Bottleneck, Finding
+from agent.diagnose.rules_utilization import OCCUPANCY_LIMITS
 from kb.architectures import any_runs_on, describe_targets
 from kb.corpus.detection import Detector
 from kb.corpus.entries import Kernel, Technique
@@ -149,6 +150,17 @@ def _already_used(
     return frozenset(found)
 
 
+def _decisive(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics without limits of occupancy that others share or undercut.
+
+    Less of such a resource admits no further block, so no gate on it holds.
+    """
+    limits = {name: metrics[name] for name in OCCUPANCY_LIMITS if name in metrics}
+    least = [name for name, value in limits.items() if value == min(limits.values())]
+    slack = limits.keys() - (least if len(least) == 1 else ())
+    return {name: value for name, value in metrics.items() if name not in slack}
+
+
 def _weigh(
     entry: Technique,
     finding: Finding,
@@ -161,12 +173,13 @@ def _weigh(
     device = facts.architecture
     rule = BY_NAME[finding.rule]
     suggested = rule.techniques
-    verdict = judge_gates(entry, facts.metrics)
+    metrics = _decisive(facts.metrics)
+    verdict = judge_gates(entry, metrics)
     cited = {each.metric for each in finding.evidence}
     on_evidence = any(
-        gate.metric in cited and gate.holds(facts.metrics[gate.metric])
+        gate.metric in cited and gate.holds(metrics[gate.metric])
         for gate in entry.when
-        if gate.metric in facts.metrics
+        if gate.metric in metrics
     )
     at_home = bool(_HOME[finding.category] & set(entry.bottlenecks))
     if entry.slug not in suggested and not (rule.open and on_evidence and at_home):

@@ -8,10 +8,12 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
+from kb.profiles.keys import with_derived
 from kb.profiles.names import Name, NamePlace, find_names
+from kb.profiles.ncu_rules import figures_said
 from kb.profiles.numbers import Number, find_numbers
 from kb.profiles.units import Unit, find_unit
 from kb.vocabulary import read_data
@@ -19,6 +21,12 @@ from kb.vocabulary import read_data
 # Marks that may stand between a name and its value: of tables, JSON, CSV and brackets.
 _MARKS = frozenset(":=~≈<>≤≥→()[]|'\"-*`,") | {"->"}
 _FROM = "from"
+# What part a number is of the next one: `25.1 of 30.8 cycles`.
+_OF = re.compile(r" {0,3}(?:(?:out )?of|/) {1,3}")
+_NUMBER_NEXT = re.compile(r"[ :=]{0,3}\d")
+# Statistics of a metric over its units or passes; its own is the average.
+_AVERAGE = frozenset({"avg", "average", "mean"})
+_EXTREME = frozenset({"min", "max", "minimum", "maximum"})
 _ENDING = frozenset(";.!?\n")
 _TOKEN = re.compile(r"[A-Za-zµμ][A-Za-z0-9µμ]*(?:/[A-Za-z]+)?|%|\d[\w.]*|->|[^\sA-Za-z0-9]|\n")
 _SPACES = re.compile(r"[ \t\r]*")
@@ -38,7 +46,7 @@ def _words(what: str) -> frozenset[str]:
 @cache
 def _passed() -> frozenset[str]:
     """What may stand between a name and the value behind it."""
-    return _words("linking") | _words("onward") | _MARKS | {_FROM}
+    return _words("linking") | _words("onward") | _MARKS | _AVERAGE | _EXTREME | {_FROM}
 
 
 _Mention = tuple[str, float]
@@ -72,6 +80,8 @@ def read_mentions(text: str) -> Reading:
         found.setdefault(name, value)
         rest += [text[end : place.start], " " * (place.end - place.start)]
         end = place.end
+    # A sentence of ncu's rules has its figures in words of its own.
+    found = with_derived(figures_said(text)) | found
     return Reading(found, "".join([*rest, text[end:]]))
 
 
@@ -118,6 +128,7 @@ class _Pairing:
         position, unknown = place.end, 0
         seen: list[str] = []
         column: Unit | None = None
+        listing = False
         for _ in range(_FARTHEST):
             position = self._past_spaces(position)
             if position >= bound:
@@ -128,13 +139,17 @@ class _Pairing:
                     position = number.end
                     seen.clear()
                     continue
+                if self._is_extreme(place, number, seen, bound):
+                    position, listing = number.end, True
+                    seen.clear()
+                    continue
                 stated = number.unit is not None and seen and seen[-1] in _words("stating")
                 change = self._following(number) in _words("change")
                 if at in self.used or (unknown and not stated) or change:
                     return None
-                return self._take(at, _meaning(place, number, column, seen, self.as_code))
+                return self._take(at, _meaning(place, self._part(at), column, seen, self.as_code))
             token = _TOKEN.match(text, position)
-            if token is None or self._ends(token):
+            if token is None or (self._ends(token) and not (listing and token.group() == ",")):
                 return None
             word = token.group().lower()
             if word not in _passed():
@@ -152,9 +167,11 @@ class _Pairing:
         place = self.places[index]
         at = bisect_left(self.numbers, place.start, key=lambda each: each.start) - 1
         since = self.places[index - 1].end if index else 0
+        if at > 0 and self._part(at - 1).of is not None:
+            at -= 1
         if at < 0 or at in self.used or self.numbers[at].start < since:
             return None
-        number = self.numbers[at]
+        number = self._part(at)
         tokens = _TOKEN.finditer(self.text[number.end : place.start])
         between = [token.group().lower() for token in tokens]
         if len(between) > _FARTHEST // 2 or not set(between) <= _words("of"):
@@ -166,7 +183,23 @@ class _Pairing:
     def _take(self, at: int, mention: _Mention | None) -> _Mention | None:
         if mention is not None:
             self.used.add(at)
+            if self._part(at).of is not None:
+                self.used.add(at + 1)
         return mention
+
+    def _part(self, at: int) -> Number:
+        """A number with what it is a part of, where that stands behind it in the same unit."""
+        number, following = self.numbers[at], self.numbers[at + 1 : at + 2]
+        if not following or not _OF.fullmatch(self.text, number.end, following[0].start):
+            return number
+        (whole,) = following
+        if number.unit not in (None, whole.unit) or find_unit("%") == whole.unit:
+            return number
+        unscaled = number.unit is None and whole.unit is not None
+        value = number.value * (whole.unit.factor if unscaled and whole.unit else 1.0)
+        if not 0 < value <= whole.value:
+            return number
+        return replace(number, end=whole.end, value=value, unit=whole.unit, of=whole.value)
 
     def _ends(self, token: re.Match[str]) -> bool:
         """Whether what follows is of another thing: another clause, line or item."""
@@ -181,6 +214,23 @@ class _Pairing:
     def _following(self, number: Number) -> str:
         token = _TOKEN.match(self.text, self._past_spaces(number.end))
         return token.group().lower() if token is not None else ""
+
+    def _is_extreme(
+        self, place: NamePlace, number: Number, seen: Sequence[str], bound: int
+    ) -> bool:
+        """Whether it is said to be the least or most of a metric that is an average."""
+        if ".max" in place.names[0].metric.name:
+            return False
+        before = set(seen[-2:])
+        if before & (_AVERAGE | _EXTREME):
+            return not before & _AVERAGE
+        if self._past_spaces(number.end) >= bound:
+            return False
+        # `271 min 198 max 3190`: what follows is the next number's.
+        token = _TOKEN.match(self.text, self._past_spaces(number.end))
+        if token is None or token.group().lower() not in _EXTREME:
+            return False
+        return _NUMBER_NEXT.match(self.text, token.end()) is None
 
     def _is_left_behind(self, number: Number, seen: Sequence[str]) -> bool:
         """Whether it is the former value of `from 80% to 30%`."""
@@ -210,6 +260,7 @@ def _meaning(
         Whether the number stands before the name.
     """
     unit = number.unit or column
+    share = None if number.of is None else 100 * number.value / number.of
     assigned = bool(set(seen[-1:]) & {":", "="})
     for name in place.names:
         metric = name.metric
@@ -219,11 +270,14 @@ def _meaning(
                 continue
             if metric.unit in _NEED_UNIT and not as_code:
                 continue
-        elif unit.dimension != metric.unit:
+        elif unit.dimension != metric.unit and (share is None or metric.unit != "%"):
             continue
         value = number.value * (column.factor if column and number.unit is None else 1.0)
+        if share is not None and metric.unit == "%":
+            value = share
         # Counters give percent; who says `occupancy of 0.5` means a half.
-        if unit is None and not as_code and metric.unit == "%" and number.decimal and value < 1:
+        bare = unit is None and share is None
+        if bare and not as_code and metric.unit == "%" and number.decimal and value < 1:
             value *= 100
         most = min(metric.most, _MOST_PERCENT) if metric.unit == "%" else metric.most
         if metric.least <= value <= most:

@@ -3,9 +3,10 @@
 import csv
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from kb.errors import InvalidInputError
+from kb.profiles.device import CAPABILITY
 from kb.profiles.keys import is_read
 from kb.profiles.launches import Launch
 from kb.profiles.units import find_unit
@@ -14,14 +15,21 @@ from kb.profiles.units import find_unit
 _ID, _KERNEL, _BLOCK, _GRID = "ID", "Kernel Name", "Block Size", "Grid Size"
 # Those of the details page; a summary over launches has an average instead of a value.
 _METRIC, _UNIT, _VALUES = "Metric Name", "Metric Unit", ("Metric Value", "Average")
+_RULE = "Rule Description"
 _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 # The console's line above each launch: name, (grid)x(block), context.
 _LAUNCH = re.compile(
     r"^ {0,8}(\S.{0,2000}?) ?\((\d+), (\d+), (\d+)\)x\((\d+), (\d+), (\d+)\), Context "
 )
+_ON = re.compile(r", CC (\d{1,2}\.\d)\b")
 _OLD_LAUNCH = re.compile(r"^ {0,8}(\S.{0,2000}?), \d{4}-\w{3}-\d{2} [\d:]+, Context ")
 _ROW = re.compile(r"^ {3,12}(\S(?:[^ ]| (?! )){0,200})\s{2,}(?:(\S{1,40})\s+)?(\S{1,40})\s*$")
 _LONGEST_ROW = 400
+# A rule's text on the console: `    OPT   Est. Speedup: 70%`, and the lines that are indented more.
+_RULE_BEGINS = re.compile(r" {2,8}(?:OPT|INF|WRN) {1,8}\S")
+_RULE_GOES_ON = re.compile(r" {9,16}\S")
+# The longest rules of ncu have some fifteen lines.
+_MOST_RULE_LINES = 40
 
 
 # Of a launch's number and of the sizes of a grid.
@@ -94,7 +102,7 @@ def _of_raw(rows: Iterable[Mapping[str, str]]) -> list[Launch]:
         launch = _launch(_whole(cells[_ID]), cells)
         launches.append(launch)
         for name, cell in cells.items():
-            if "__" not in name:
+            if launch.device.add(name, cell.strip()) or "__" not in name:
                 continue
             if (value := parse_number(cell)) is not None:
                 unit = find_unit(units.get(name, ""))
@@ -124,27 +132,56 @@ def _of_details(header: list[str], rows: Iterable[list[str]]) -> list[Launch]:
         launch = made.get((number, cells[_KERNEL]))
         if launch is None:
             launch = _launch(_whole(number) if number else len(made), cells)
+            launch.device.add(CAPABILITY, cells.get(CAPABILITY, ""))
             made[number, launch.kernel] = launch
         _add_row(launch, cells[_METRIC], cells.get(_UNIT, ""), cells[value])
+        if rule := cells.get(_RULE):
+            launch.add_rule(rule)
+    for launch in made.values():
+        launch.complete()
     return list(made.values())
+
+
+def _lines_and_rules(text: str) -> Iterator[tuple[str, bool]]:
+    """Lines of the console, and whether one is a rule, whose lines are joined."""
+    rule: list[str] = []
+    for line in text.splitlines():
+        if len(line) > _LONGEST_ROW * 6:
+            continue
+        if rule and _RULE_GOES_ON.match(line):
+            if len(rule) < _MOST_RULE_LINES:
+                rule.append(line)
+            continue
+        if rule:
+            yield " ".join(rule), True
+        rule = [line] if _RULE_BEGINS.match(line) else []
+        if not rule:
+            yield line, False
+    if rule:
+        yield " ".join(rule), True
 
 
 def _parse_console(text: str) -> list[Launch]:
     made: list[Launch] = []
-    for line in text.splitlines():
-        if len(line) > _LONGEST_ROW * 6:
-            continue
-        if (match := _LAUNCH.match(line)) is not None:
+    for line, is_rule in _lines_and_rules(text):
+        if is_rule:
+            if made:
+                made[-1].add_rule(line)
+        elif (match := _LAUNCH.match(line)) is not None:
             grid, block = (
                 tuple(_whole(match[at]) for at in three) for three in ((2, 3, 4), (5, 6, 7))
             )
             made.append(Launch(len(made), match[1], grid, block))
+            if (capability := _ON.search(line)) is not None:
+                made[-1].device.add(CAPABILITY, capability[1])
         elif (match := _OLD_LAUNCH.match(line)) is not None:
             made.append(Launch(len(made), match[1]))
         elif len(line) <= _LONGEST_ROW and (match := _ROW.match(line)) is not None:
             if not made:
                 made.append(Launch(0, ""))
             _add_row(made[-1], match[1], match[2] or "", match[3])
+    for launch in made:
+        launch.complete()
     launches = [each for each in made if each.values]
     if not launches:
         raise InvalidInputError("ncu's output holds no metric that is known here")

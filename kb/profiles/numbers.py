@@ -35,6 +35,8 @@ class Number:
     """None where the text gives none."""
     decimal: bool
     """Whether it was written with a point."""
+    of: float | None = None
+    """The number that it is said to be a part of."""
 
 
 def find_numbers(text: str) -> list[Number]:

@@ -8,10 +8,11 @@ output. Where there are several kernels one is chosen, and that is said.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kb.errors import InvalidInputError
+from kb.profiles.device import Device
 from kb.profiles.keys import is_read, with_derived
 from kb.profiles.launches import DURATION, Launch, by_kernel, means
 from kb.profiles.ncu_tables import parse_number, parse_table
@@ -23,7 +24,7 @@ _MOST_LAUNCHES = 1000
 # A raw page has hundreds of columns; a file that was written by hand, a few.
 _MOST_NAMED = 8
 _NAMES = ("Kernel Name", "kernel_name", "kernel", "name")
-_ROW_KEYS = frozenset({"ID", "id", "Device", "Stream", "Context", "CC", *_NAMES})
+_ROW_KEYS = frozenset({"ID", "id", "Device", "Stream", "Context", *_NAMES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class ProfileRead:
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     """Keys, columns and rows that name no known metric."""
+    device: Device = field(default_factory=Device)
+    """The card, as far as the profile says."""
 
 
 def read_profile(text: str, where: str, kernel_name: str | None = None) -> ProfileRead:
@@ -105,11 +108,15 @@ def choose(launches: Sequence[Launch], where: str, kernel_name: str | None = Non
     group = groups[name]
     unknown = dict.fromkeys(key for launch in group for key in launch.unknown)
     return ProfileRead(
-        metrics=with_derived(means(group)),
+        metrics=with_derived(means(group), group[0].device.warps_per_scheduler),
         kernel=name or None,
         share=share,
-        notes=_notes(name, wanted, groups, share if complete else None, chosen=kernel_name),
+        notes=(
+            *_notes(name, wanted, groups, share if complete else None, chosen=kernel_name),
+            *group[0].remarks[:_LISTED],
+        ),
         ignored=tuple(unknown),
+        device=group[0].device,
     )
 
 
@@ -204,6 +211,8 @@ def launch_of(metrics: Mapping[str, Any], where: str, index: int, kernel: str) -
     """
     launch = Launch(index, kernel)
     for key, given in metrics.items():
+        if launch.device.add(str(key), given):
+            continue
         value, unit = _value(given)  # none of null, "n/a", "N/A (no such counter)"
         if value is not None and value < 0 and is_read(str(key)):
             raise InvalidInputError(f"{where}: {key} is {given}: no metric is below zero")

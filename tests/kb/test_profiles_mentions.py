@@ -92,6 +92,25 @@ STATED = [
     ('"0","k","Launch Statistics","Registers Per Thread","register/thread","168"',
      {"registers_per_thread": 168}),
     ("| L2 Hit Rate | % | 30.1 |", {"l2_hit_rate": 30.1}),
+    # A part of a whole.
+    ("stall long_scoreboard 25.1 of 30.8 cycles", {"stall_long_scoreboard": 100 * 25.1 / 30.8}),
+    ("25.1 of 30.8 cycles stalled on long scoreboard",
+     {"stall_long_scoreboard": 100 * 25.1 / 30.8}),
+    ("barrier stall 12 out of 48 cycles, L2 hit rate 40%",
+     {"stall_barrier": 25, "l2_hit_rate": 40}),
+    ("occupancy 16 of 64 warps", {"achieved_occupancy": 25}),
+    ("DRAM throughput 3 of 4 TB/s", {"dram_throughput": 75}),
+    ("registers per thread 168 of 255", {"registers_per_thread": 168}),
+    # A sentence of Nsight Compute's rules.
+    ("On average, each warp of this workload spends 25.1 cycles being stalled waiting for sibling "
+     "warps at a CTA barrier. This stall type represents about 81.5% of the total average of 30.8 "
+     "cycles between issuing two instructions.", {"stall_barrier": 81.5}),
+    # One of several statistics.
+    ("sm__cycles_active min 198k max 3190k avg 271k", {"sm_cycles_active": 271_000}),
+    ("sm__cycles_active: avg 271k, min 198k, max 3190k", {"sm_cycles_active": 271_000}),
+    ("sm__cycles_active 271k (min 198k, max 3190k)", {"sm_cycles_active": 271_000}),
+    ("sm__cycles_elapsed max 3190k", {"sm_cycles_elapsed": 3_190_000}),
+    ("sm_throughput 40% max occupancy 50%", {"sm_throughput": 40, "theoretical_occupancy": 50}),
 ]  # fmt: skip
 
 SILENT = [
@@ -163,6 +182,10 @@ SILENT = [
     "grid of 1024 blocks",
     "memory bandwidth matters in 3 ways",
     "sectors are 32 bytes",
+    "sm__cycles_active min 198k max 3190k",
+    "L2 hit rate max 60%",
+    "sm_throughput 90% max",
+    "1184 bytes stack frame, 1184 bytes spill stores, 2040 bytes spill loads",
 ]
 
 
@@ -197,7 +220,8 @@ def test_words_of_a_metric_that_was_read_name_nothing_else():
 
 @pytest.mark.parametrize(
     "text",
-    ["L2 hit rate " * 2000, "30% " * 5000, "7" * 20_000, "L2 hit rate " + "is " * 6000 + "30%",
+    ["L2 hit rate min " + "1 max " * 3000, "1 of " * 5000 + "L2 hit rate",
+     "L2 hit rate " * 2000, "30% " * 5000, "7" * 20_000, "L2 hit rate " + "is " * 6000 + "30%",
      "from 1 to " * 2500, "dram__" * 3000, "1,000," * 3000, "L2 hit rate 30% " * 1200],
 )  # fmt: skip
 def test_reading_takes_time_in_proportion_to_the_text(text):

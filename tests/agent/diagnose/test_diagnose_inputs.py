@@ -59,6 +59,42 @@ def test_metrics_of_any_ncu_user_are_read_under_names_and_aliases():
     assert read.ignored == ("my_counter",)
 
 
+def test_the_card_that_a_profile_names_is_the_one_of_the_roofs():
+    name = "device__attribute_display_name"
+    read = read_profile(json.dumps({DRAM: 40, name: "NVIDIA H100 80GB HBM3"}), "p.json")
+    assert (read.gpu, read.architecture) == ("NVIDIA H100 80GB HBM3", "sm_90a")
+    assert read.ignored == read.notes == ()
+    other = read_profile(json.dumps({DRAM: 40, name: "NVIDIA X1"}), "p.json")
+    assert other.gpu is None
+    assert other.notes == (
+        "the profile names a card that is not in the table of GPUs: 'NVIDIA X1'",
+    )
+
+
+PTXAS = """ptxas info    : Compiling entry function '_Z4spmmPfi' for 'sm_90a'
+ptxas info    : Function properties for _Z4spmmPfi
+    1184 bytes stack frame, 1184 bytes spill stores, 2040 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 49152 bytes smem
+ptxas info    : Compiling entry function '_Z4fillPf' for 'sm_90a'
+ptxas info    : Used 16 registers
+"""
+
+
+def test_a_log_of_ptxas_gives_the_kernel_that_spills():
+    read = read_profile(PTXAS, "build.log")
+    assert read.metrics == metrics(
+        {"registers_per_thread": 255.0, "static_shared_mem_per_block": 49152.0}
+    )
+    assert (read.kernel, read.static.spill_store_bytes, read.static.spill_load_bytes) == (
+        "spmm", 1184, 2040,
+    )  # fmt: skip
+    assert "only a profile by ncu tells" in read.notes[0]
+    assert "fill" in read.notes[1]
+    assert read_profile(PTXAS, "build.log", "fill").static.registers == 16
+    with pytest.raises(InvalidInputError, match="without registers: give what `nvcc -Xptxas -v`"):
+        read_profile("ptxas info    : 0 bytes gmem", "build.log")
+
+
 @pytest.mark.parametrize("value", [None, "n/a", "N/A", True, [1], {"a": 1}])
 def test_a_value_that_is_no_number_is_missing_and_not_zero(value):
     text = json.dumps({"dram_throughput": value, "sm_throughput": 5})

@@ -109,3 +109,34 @@ def test_nothing_is_known_from_nothing():
     assert all(value is None for name, value in at.model_dump().items() if name != "at_memory_roof")
     assert not at.at_memory_roof
     assert roofline(facts({})).memory_roof.value == H200.memory_bps
+
+
+def test_the_card_of_a_family_is_the_one_that_ncus_percentage_agrees_with():
+    values = {"dram_throughput": 70.0, "dram_bandwidth": 1.43e12}
+    at = roofline(facts(values, spec=find_spec("A100-SXM4-40GB")))
+    assert at.memory_roof.name == "DRAM of A100-SXM4-80GB"
+    assert at.memory_fraction == pytest.approx(0.70, abs=0.01)
+    assert not at.at_memory_roof
+    agreed = roofline(facts(values, spec=find_spec("A100-SXM4-80GB")))
+    assert (agreed.memory_roof.name, agreed.memory_roof.value) == ("DRAM", 2.039e12)
+
+
+def test_a_data_sheet_that_ncus_percentage_contradicts_is_no_roof():
+    at = roofline(facts({"dram_throughput": 40.0, "dram_bandwidth": 4.4e12}))
+    assert at.memory_roof is None
+    assert at.memory_fraction == pytest.approx(0.40)
+    assert not at.at_memory_roof
+
+
+def test_nothing_attains_more_than_its_roof():
+    fast = {"duration": 1e6, "dram_bytes_read": 5e9, "dram_bytes_write": 0.0}
+    assert roofline(facts(fast)).memory_fraction == 1
+    assert roofline(facts(fast, ceilings=CEILINGS)).memory_fraction == 1
+    assert roofline(facts({"dram_throughput": 103.0}, spec=None)).memory_fraction == 1
+
+
+def test_ncus_percentage_decides_whether_the_printed_roof_is_reached():
+    """81 % of the printed bandwidth is what a copy reaches; the percentage is just below."""
+    values = {"dram_throughput": 80.0, "dram_bandwidth": 0.82 * H200.memory_bps}
+    assert not roofline(facts(values)).at_memory_roof
+    assert roofline(facts({"dram_bandwidth": 0.82 * H200.memory_bps})).at_memory_roof

@@ -14,7 +14,7 @@ from diagnose_cases import (
 from support import TinyCorpus
 
 from agent.diagnose.diagnose import diagnose
-from agent.diagnose.rules_utilization import RULES
+from agent.diagnose.rules_grid import RULES
 from agent.diagnose.techniques import shelf_from_corpus, shelf_from_index
 from agent.optimize.candidate import Context
 from agent.optimize.events import Advised
