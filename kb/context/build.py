@@ -17,7 +17,7 @@ from kb.context.materials import (
     technique_sections,
 )
 from kb.context.models import DEFAULT_TOKENS, Citation, ContextRequest, ContextResponse
-from kb.context.packing import SEPARATOR, pack_example, pack_sections, respond
+from kb.context.packing import SEPARATOR, pack_example, pack_sections, respond, seen_block
 from kb.context.selection import Selection, plain_forms, select
 from kb.corpus.entries import Verified
 from kb.corpus.measured import NOT_MEASURED, measured_line, own_records, technique_line
@@ -29,6 +29,8 @@ from kb.search.engine import Searcher
 _CITATION_SHARE = 0.08
 # Of a budget, what the chief technique's text gets beside a whole example, if it needs so much.
 _FIRST_SHARE = 0.3
+# The same beside examples of several operators: a heading and a few sentences of 3,000 tokens.
+_LEAST_SHARE = 0.1
 # Fewest tokens of a technique's text that are worth showing; a token counts as three characters.
 _USEFUL = 60
 # Examples of this many kernels are tried before one is named instead of shown.
@@ -51,7 +53,8 @@ def build_context(
     budget = Budget.of(request.max_tokens, request.max_chars, DEFAULT_TOKENS)
     selection = select(request, searcher, diagnose)
     if selection.abstained:
-        return respond(_NOTHING, selection, [], 0, [])
+        text = SEPARATOR.join([*filter(None, [seen_block(selection.seen, budget)]), _NOTHING])
+        return respond(text if budget.fits(text) else _NOTHING, selection, [], 0, [])
     return _Composer(request, selection, searcher.generation, budget).compose()
 
 
@@ -69,6 +72,7 @@ class _Composer:
         self._examples = self._available(selection.kernels)
         self._others = self._available(selection.others)
         self._plain = plain_forms(selection, generation) if selection.facts else {}
+        self._seen = seen_block(selection.seen, budget)
         self._skipped: dict[str, str] = {}
         self._entries = {slug: record.entry for slug, record in generation.kernels.items()}
 
@@ -117,9 +121,10 @@ class _Composer:
 
         Where examples are wanted, at least one has to fit; else a technique or the facts.
         """
-        facts = "\n".join(lines)
+        facts = "\n".join(filter(None, [*self._selection.lacking, *lines, self._seen]))
         citations, sources = self._citations() if cited else ([], "")
-        named = self._examples[0] if self._examples and not wanted else None
+        best = self._examples[:1] if not (wanted or self._selection.unlike) else []
+        named = best[0] if best else None
         footer = self._footer(min(wanted, self._count), [], named) if footed else ""
         room = self._budget.less(*(SEPARATOR + part for part in (facts, footer, sources) if part))
         slugs = [choice.technique.slug for choice in self._selection.techniques]
@@ -129,7 +134,7 @@ class _Composer:
             return None
         left = room.less(*(SEPARATOR + text for text in examples.values()))
         techniques = self._technique_parts(left, slugs, shown=bool(examples))
-        if not techniques and not examples and not facts:
+        if not techniques and not examples and not lines:
             return None
         left = left.less(*(SEPARATOR + part for part in techniques))
         more = self._more_examples(left, wanted, examples)
@@ -163,8 +168,10 @@ class _Composer:
 
     def _footer(self, shown: int, given: list[str], named: Example | None = None) -> str:
         line = f"(Showing {shown} of {self._count} examples)" if self._count else ""
-        further = [*self._examples, *self._others] if self._selection.facts and not named else []
-        slugs = [each.slug for each in further if each.slug and each.id not in given]
+        further = [*self._examples, *self._others] if named is None else []
+        operators, facts = self._selection.operators, self._selection.facts
+        slugs = [e.slug for e in further if e.slug and (facts or e.slug in operators)
+                 and e.id not in given]  # fmt: skip
         if slugs:
             line += f"\nNot shown: {', '.join(slugs[:_NAMED])}."
         if named is not None and named.slug is not None:
@@ -243,7 +250,7 @@ class _Composer:
         wanted = sum(budget.measure(block) for each in sections for block in each.blocks)
         if long:
             matched = self._selection.sections.get(slug, [])
-            language = self._request.language
+            language = self._selection.language
             shown = {each.position for each in sections}
             rest = technique_sections(self._generation, slug, matched, language, self._exclude)
             sections += [each for each in rest if each.position not in shown]
@@ -295,24 +302,55 @@ class _Composer:
         self, room: Budget, wanted: int, reserve: int, *, last: bool
     ) -> dict[str, str]:
         """The id and text of the best example that fits whole, beside the chief technique's text;
-        on the `last` try without it as well."""
+        on the `last` try without it as well. Each other operator asked for has its own, if it fits.
+        """
         if not wanted:
             return {}
-        for kept in (reserve, 0) if last and reserve else (reserve,):
+        operators, unlike = self._selection.operators, self._selection.unlike
+        tried = [each for each in self._examples if each.slug not in self._skipped]
+        if operators:  # what computes something else is no substitute for them
+            tried = [each for each in tried if each.slug is None or each.slug in operators]
+        for kept in (reserve, 0) if last and reserve and not unlike else (reserve,):
             space = Budget(room.limit - kept, room.measure).less(SEPARATOR)
-            for example in [e for e in self._examples if e.slug not in self._skipped][:_TRIED]:
+            least = min(kept, int(room.limit * _LEAST_SHARE))
+            ways: list[dict[str, str]] = []
+            for example in tried[:_TRIED]:
                 told = replace(example, note=self._beside(example))
                 packed = pack_example(told, space, brief=last)
                 if packed is not None:
-                    return {example.id: packed}
+                    # Another operator's kernel is worth more than a technique's text at length.
+                    left = Budget(room.limit - least, room.measure).less(SEPARATOR, packed)
+                    left = left.less(SEPARATOR)
+                    ways.append({example.id: packed} | self._covering(example, left, wanted - 1))
+                    if len(ways[-1]) >= min(wanted, len(set(operators.values()))):
+                        break
+            if ways:
+                return max(ways, key=len)
         return {}
+
+    def _covering(self, first: Example, space: Budget, wanted: int) -> dict[str, str]:
+        """The best example that fits for each operator asked for but that of the first one."""
+        operators, found = self._selection.operators, dict[str, str]()
+        covered = {operators.get(first.slug or "")}
+        for example in self._examples:
+            op = operators.get(example.slug or "")
+            if op is None or op in covered or len(found) >= wanted:
+                continue
+            packed = pack_example(example, space)
+            if packed is not None:
+                covered.add(op)
+                found[example.id] = packed
+                space = space.less(packed, SEPARATOR)
+        return found
 
     def _beside(self, example: Example) -> str:
         """The note of an example: which kernel is better, why it is not shown, how to get it."""
         better = self._plain.get(example.slug or "")
         told = f"A plain form: {better} is better but does not fit into this budget."
         if better is None:
-            better = self._examples[0].slug
+            better, operators = self._examples[0].slug, self._selection.operators
+            if operators.get(better or "") != operators.get(example.slug or ""):
+                return example.note
             told = f"{better} is faster but does not fit into this budget."
             if not clearly_faster(self._entries, better, example.slug, self._request.gpu):
                 return example.note

@@ -22,6 +22,8 @@ _FAR_BEHIND = 0.9
 _UNMEASURED = 0.965
 # Of two kernels, how much more one has to gain over PyTorch to be named beside the other.
 _FASTER = 1.2
+# Baselines as a sentence names them.
+_SPOKEN = {EAGER: "eager PyTorch", COMPILED: COMPILED, LIBRARY: "the vendor library"}
 # Axes in brackets; the lengths are bounded, as is the file.
 _SIZE = re.compile(r"`size` is (\[[^\]]{1,120}\])")
 
@@ -55,6 +57,18 @@ def is_slower(kernel: Kernel, gpu: str | None) -> bool:
     least = {EAGER: _LEVEL, COMPILED: _FAR_BEHIND, LIBRARY: _FAR_BEHIND}
     known = {name: speedup(kernel, name, gpu) for name in least}
     return any(ratio is not None and ratio < least[name] for name, ratio in known.items())
+
+
+def start_note(kernel: Kernel, gpu: str | None) -> str:
+    """Return how far a kernel is behind what one can call; empty where it is not slower."""
+    if not is_slower(kernel, gpu):
+        return ""
+    known = {name: ratio for name in _SPOKEN if (ratio := speedup(kernel, name, gpu)) is not None}
+    name = min(known, key=lambda each: known[each])
+    return (
+        f"{known[name]:.2f}x as fast as {_SPOKEN[name]}: call that first; this is a start, not an "
+        "example to follow."
+    )
 
 
 def merit(kernel: Kernel, gpu: str | None) -> float:

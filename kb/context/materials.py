@@ -14,6 +14,8 @@ from kb.search.models import ResultSource
 
 # Where an entry has no section that says what to do, the one after it says what it is.
 _WHAT_IT_IS = "What it is"
+COMPARISON = "## Before and after"
+"""The section of a technique that compares two pieces of code."""
 CUT = "Cut to this problem:"
 """How an example says that other layouts and dtypes were left out."""
 # Which sections are worth most when not all fit; those that the query matched go first.

@@ -1,14 +1,19 @@
 """Pack sections and examples into a budget, cut only at syntactic boundaries."""
 
+from collections.abc import Sequence
+
 from kb.context.budget import Budget
 from kb.context.cutting import prose_prefixes
-from kb.context.materials import Example, Section
+from kb.context.materials import COMPARISON, Example, Section
 from kb.context.models import Citation, ContextResponse, ContextTechnique
 from kb.context.selection import Selection
 from kb.embedders.tokens import TOKENIZER_NAME, count_tokens
 
 SEPARATOR = "\n\n---\n\n"
 _GAP = "\n\n"
+# What a pasted kernel's own text shows may take this part of a budget.
+_SEEN_SHARE = 0.25
+_SEEN = "Seen in the kernel's text, which was not run:"
 _FENCE_LANGUAGE = {"triton": "python", "python": "python", "cuda": "cuda", "cpp": "cpp"}
 
 
@@ -19,23 +24,36 @@ def pack_sections(head: str, sections: list[Section], budget: Budget) -> str | N
     left = budget.less(head)
     taken: dict[int, tuple[str, list[str]]] = {}
     for section in sections:
-        for block in section.blocks:
-            new = section.position not in taken
-            overhead = _GAP + (section.heading + "\n\n" if new and section.heading else "")
-            room = left.less(overhead)
-            piece = room.longest(prose_prefixes(block))
-            if piece is None:
-                # A later block may still be short enough, but not out of order in this section.
-                break
-            left = room.less(piece)
-            taken.setdefault(section.position, (section.heading, []))[1].append(piece)
-            if piece != block:
-                break
+        heading = section.heading if section.position not in taken else ""
+        blocks = _fitting(section, left.less(heading + _GAP) if heading else left)
+        if not blocks:
+            continue
+        left = left.less(*(_GAP + each for each in (heading, *blocks) if each))
+        taken.setdefault(section.position, (heading, []))[1].extend(blocks)
     parts = [head]
     for position in sorted(taken):
         heading, blocks = taken[position]
         parts += [heading, *blocks] if heading else blocks
     return _GAP.join(parts)
+
+
+def _fitting(section: Section, room: Budget) -> list[str]:
+    """The blocks of a section that fit, in order, without an introduction to what does not."""
+    blocks: list[str] = []
+    for block in section.blocks:
+        piece = room.less(_GAP).longest(prose_prefixes(block))
+        if piece is not None:
+            blocks.append(piece)
+            room = room.less(_GAP, piece)
+        if piece != block:
+            # A later block may still be short enough, but not out of order in this section.
+            break
+    while blocks and blocks[-1].endswith(":"):
+        blocks.pop()
+    # This section's prose is about its code.
+    if section.heading == COMPARISON and not any("```" in block for block in blocks):
+        return []
+    return blocks
 
 
 def pack_example(example: Example, budget: Budget, *, brief: bool = False) -> str | None:
@@ -77,3 +95,13 @@ def respond(
         tokenizer=TOKENIZER_NAME,
         abstained=selection.abstained,
     )
+
+
+def seen_block(lines: Sequence[str], budget: Budget) -> str:
+    """Return what a pasted kernel's text shows, as many lines as take their share of a budget."""
+    room, told = Budget(int(budget.limit * _SEEN_SHARE), budget.measure), _SEEN
+    for line in lines:
+        more = f"{told}\n- {line}"
+        if room.fits(more):
+            told = more
+    return told if told != _SEEN else ""

@@ -1,21 +1,18 @@
 """Choose what a context is about: techniques, with reasons, and the examples that show them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kb.architectures import any_runs_on
-from kb.context.choosing import is_slower, usable
 from kb.context.diagnosing import Diagnose, diagnosed
+from kb.context.examples import asked_of, examples_for, production_rows
 from kb.context.materials import Candidate
 from kb.context.models import ContextRequest
 from kb.context.problems import advise
 from kb.context.results import result_lines
 from kb.corpus.entries import Technique
-from kb.corpus.features import dtypes_named, features, operators_named
 from kb.gpus import device_of
 from kb.index.reader import Generation
-from kb.index.tokens import tokenize
-from kb.patterns import LinearPattern
-from kb.production import Traits, best_rows
+from kb.pasted.remarks import remarks_on
 from kb.profiles.keys import resolve_profile
 from kb.profiles.values import quantity, understood
 from kb.search.engine import Ranking, Searcher
@@ -24,6 +21,8 @@ from kb.search.models import Filters
 
 # Entries looked at per search; a context names a handful of techniques at most.
 _DEPTH = 12
+# The same where kernels of an operator are ranked: the largest family, matmul, has 36.
+_KERNEL_DEPTH = 60
 # Techniques below this share of the best one's score are noise next to it.
 _NOISE = 0.6
 # A profile's gates against a query's words, both in [0, 1].
@@ -34,6 +33,8 @@ _SHOWN_METRICS = 8
 _PARTS = 3
 # A kernel that already does it gains little from reading about it.
 _ALREADY_USED = 0.3
+# What a kernel's text shows weighs as a match that is clear and not the best.
+_SEEN = 0.5
 # How much of a pasted kernel is searched with: its head names the operator and the loop.
 _KERNEL_QUERY_CHARS = 2000
 # Focused beats comprehensive: an agent that reads four acts on none.
@@ -42,10 +43,6 @@ MAX_TECHNIQUES = 3
 _BESIDE_PROFILE = 0.4
 # A query beside a problem moves techniques up; the problem's operators stay in front.
 _QUERY_WEIGHT = 0.5
-# Only code that runs on the device is an example of a technique.
-_SHOWING = frozenset({"kernel", "device"})
-# The name of the first kernel in a pasted text.
-_DEFINED = LinearPattern(r"@(?:\w+\.)*jit\b[^@]*?\bdef\s+(\w+)|__global__[^;{]*?\b(\w+)\s*\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +75,16 @@ class Selection:
     """Rows of production code that is a better example than any kernel of a chosen technique."""
     ignored: list[str]
     abstained: bool
+    operators: dict[str, str] = field(default_factory=dict)
+    """Example kernel → the operator of a question or pasted kernel that it computes."""
+    lacking: list[str] = field(default_factory=list)
+    """Which operators asked for have no kernel that can be shown, in lines."""
+    language: str | None = None
+    """Of all examples: the one asked for, or that of the pasted kernel."""
+    seen: tuple[str, ...] = ()
+    """What the text of a pasted kernel shows, in lines."""
+    unlike: bool = False
+    """Whether the example kernels compute something else than what was asked for."""
 
 
 def plain_forms(selection: Selection, generation: Generation) -> dict[str, str]:
@@ -112,7 +119,14 @@ def select(
     answers = diagnosed(diagnose, profile, request, generation)
     ranking = _rank(request, searcher)
     scores, reasons, sections, code = _from_search(ranking, generation)
-    kernels = _kernel_order(ranking, generation)
+    seen = remarks_on(request.kernel or "")
+    for slug in seen.techniques:
+        scores[slug] = scores.get(slug, 0.0) + _SEEN
+        reasons[slug] = "; ".join(filter(None, (reasons.get(slug), "the kernel's text shows it")))
+    asked = asked_of(request, device)
+    # How the kernels of an operator rank among each other takes a longer list.
+    longer = _rank(request, searcher, _KERNEL_DEPTH) if asked.operators else ranking
+    kernels = _kernel_order(longer, generation)
     already = _already_used(request.kernel, searcher)
     verdicts = {
         slug: judge_gates(record.entry, profile) for slug, record in generation.techniques.items()
@@ -120,7 +134,7 @@ def select(
     choices: list[Choice] = []
     for slug, record in generation.techniques.items():
         entry = record.entry
-        if not _allowed(entry, slug, request, device):
+        if slug in request.exclude or not _allowed(entry, asked.language, device):
             continue
         choice = _weigh(entry, scores.get(slug, 0.0), reasons.get(slug), verdicts[slug], answers)
         if choice is not None and slug in already:
@@ -132,11 +146,26 @@ def select(
         choices = []  # gates that hold tell what may help, not what limits a kernel
     choices.sort(key=lambda choice: (-choice.score, choice.technique.slug))
     choices = [c for c in choices if c.score >= _NOISE * choices[0].score][:MAX_TECHNIQUES]
-    examples = _examples(choices, kernels, generation, request, device)
-    abstained = not choices and (not code or ranking is None or ranking.abstained)
-    production = _production(choices, examples, generation, request, device)
-    shown = [Candidate(slug) for slug in examples]
-    return Selection(choices, shown, [], [], [], sections, code, production, ignored, abstained)
+    chosen = [choice.technique for choice in choices]
+    examples = examples_for(chosen, kernels, generation, request, asked)
+    slugs = [each.slug for each in examples.kernels]
+    return Selection(
+        techniques=choices,
+        kernels=examples.kernels,
+        others=[],
+        facts=[],
+        results=[],
+        sections=sections,
+        code=code,
+        production=production_rows(chosen, slugs, generation, request, asked.traits),
+        ignored=ignored,
+        abstained=not choices and (not code or ranking is None or ranking.abstained),
+        operators=examples.operators,
+        lacking=examples.lacking,
+        language=asked.language,
+        seen=seen.lines,
+        unlike=not examples.operators and bool(asked.operators or request.kernel),
+    )
 
 
 def _select_problem(
@@ -162,7 +191,8 @@ def _select_problem(
         verdict = judge_gates(entry, profile)
         told, why = asked.get(slug, (0.0, ""))
         # What a profile speaks against is left out, whatever the operator.
-        if not _allowed(entry, slug, request, device) or verdict.support < 0:
+        fits = slug not in request.exclude and _allowed(entry, request.language, device)
+        if not fits or verdict.support < 0:
             continue
         told *= _BESIDE_PROFILE if profile else 1.0
         answer, cause = answers.get(slug, (0.0, ""))
@@ -186,6 +216,8 @@ def _select_problem(
         others=[each for each in advice.others if each.slug not in request.exclude],
         facts=[*advice.facts, *_understood(profile)],
         results=results,
+        language=request.language,
+        seen=remarks_on(request.kernel or "").lines,
         sections=sections,
         code=[],
         production=[],
@@ -205,13 +237,13 @@ def _understood(profile: dict[str, float]) -> list[str]:
     return [f"Profile: {told}."]
 
 
-def _rank(request: ContextRequest, searcher: Searcher) -> Ranking | None:
+def _rank(request: ContextRequest, searcher: Searcher, depth: int = _DEPTH) -> Ranking | None:
     query = (request.query or "").strip()
     kernel = (request.kernel or "").strip()
     if not query and not kernel:
         return None
     text = query or kernel[:_KERNEL_QUERY_CHARS]
-    return searcher.rank(text, _DEPTH, Filters())
+    return searcher.rank(text, depth, Filters())
 
 
 def _from_search(
@@ -260,62 +292,6 @@ def _kernel_order(ranking: Ranking | None, generation: Generation) -> list[str]:
     return [name.split(":")[1] for name in names if name.startswith("kernel:")]
 
 
-def _production(
-    choices: list[Choice],
-    shipped: list[str],
-    generation: Generation,
-    request: ContextRequest,
-    device: str | None,
-) -> list[int]:
-    """Production code that shows a chosen technique better than the shipped kernels do.
-
-    Better means that it has more of what the request names (language, operator, dtype) than any
-    shipped kernel of that technique that runs on the device, or that there is no such kernel. A
-    shipped kernel is checked, and often measured, so it stays where they are level; and so is what
-    the request does not name: nothing is known of how fast production code is.
-    """
-    traits = _traits(request, device)
-    found: list[int] = []
-    for choice in choices:
-        slug = choice.technique.slug
-        kernels = [generation.kernels[each].entry for each in shipped]
-        best = max(
-            (
-                traits.fit(each.language, (each.op,), each.dtypes)
-                for each in kernels
-                if slug in each.techniques
-            ),
-            default=-1,
-        )
-        for row in best_rows(generation, slug, 1 + len(request.exclude), traits):
-            (chunk,) = generation.store.rows([row])
-            fit = traits.fit(chunk.language, (chunk.op,) if chunk.op else (), chunk.dtypes)
-            if fit <= best or chunk.role not in _SHOWING:
-                break  # the rows behind it fit no better
-            if chunk.id not in request.exclude and row not in found:
-                found.append(row)
-                break
-    return found
-
-
-def _traits(request: ContextRequest, device: str | None) -> Traits:
-    """The language, operator and dtypes that a request names, in words or by its kernel."""
-    query, kernel = (request.query or "").strip(), (request.kernel or "").strip()
-    language: str | None = request.language
-    if language is None and kernel:
-        language = "cuda" if "__global__" in kernel else "triton"
-    if language is None:
-        said = {name for name in ("triton", "cuda") if name in query.lower()}
-        language = said.pop() if len(said) == 1 else None
-    ops, dtypes = set(operators_named(" ".join(tokenize(query)))[:1]), dtypes_named(query)
-    if kernel:
-        defined = next((python or cuda for python, cuda in _DEFINED.groups(kernel, 1)), None)
-        shown = features(kernel, language or "triton", defined, "")
-        ops |= {shown.op} if shown.op else set()
-        dtypes |= set(shown.dtypes)
-    return Traits(language, device, frozenset(ops), frozenset(dtypes))
-
-
 def _already_used(kernel: str | None, searcher: Searcher) -> set[str]:
     if not kernel:
         return set()
@@ -323,10 +299,9 @@ def _already_used(kernel: str | None, searcher: Searcher) -> set[str]:
     return set(searcher.techniques_in(kernel, language))
 
 
-def _allowed(entry: Technique, slug: str, request: ContextRequest, device: str | None) -> bool:
-    if slug in request.exclude:
-        return False
-    if request.language and request.language not in entry.languages:
+def _allowed(entry: Technique, language: str | None, device: str | None) -> bool:
+    """Whether a technique can be used in the language and on the device."""
+    if language is not None and language not in entry.languages:
         return False
     return device is None or any_runs_on(entry.architectures, device)
 
@@ -351,46 +326,3 @@ def _weigh(
         round(min(total / _PARTS if answers else total / 2 if both else total, 1.0), 4),
         "; ".join(each.rstrip(".") for each in reasons),
     )
-
-
-def _examples(
-    choices: list[Choice],
-    found: list[str],
-    generation: Generation,
-    request: ContextRequest,
-    device: str | None,
-) -> list[str]:
-    """Kernels that show the chosen techniques and may be followed, the best first.
-
-    Those of the operator that the request names come first; then the best technique's, as the
-    search ranks them. Plain forms and what was measured slower than PyTorch come last: where
-    nothing else shows a technique, they are all there is.
-    """
-    rank = {slug: number for number, slug in enumerate(found)}
-    shown = [
-        slug
-        for choice in choices
-        for slug in sorted(
-            generation.examples[choice.technique.slug], key=lambda slug: rank.get(slug, len(rank))
-        )
-    ]
-    ordered = list(dict.fromkeys([*shown, *found]))
-    place = {slug: number for number, slug in enumerate(ordered)}
-    named = {_plain_op(op) for op in _traits(request, device).ops}
-    kernels = usable(generation, request.language, device)
-
-    def order(slug: str) -> tuple[bool, bool, bool, int]:
-        kernel = kernels[slug]
-        asked = _plain_op(kernel.op) in named
-        return (is_slower(kernel, request.gpu), not asked, slug not in shown, place[slug])
-
-    fitting = [slug for slug in ordered if slug in kernels and slug not in request.exclude]
-    if choices and not named:
-        fitting = [slug for slug in fitting if slug in shown]
-    kept = [s for s in fitting if not is_slower(kernels[s], request.gpu)] or fitting
-    return sorted(kept, key=order)
-
-
-def _plain_op(op: str) -> str:
-    """An operator family without hyphens: entries say `layer-norm`, code `layernorm`."""
-    return op.replace("-", "")

@@ -1,0 +1,4 @@
+"""What the text of a kernel shows before it runs: mistakes and costs, with their lines.
+
+Knows nothing of the corpus, of profiles or of GPUs.
+"""

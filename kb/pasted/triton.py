@@ -1,0 +1,268 @@
+"""What the syntax tree of a Triton file shows: missing masks, sums in half precision, atomics in
+loops, index divisions, work that does not depend on its loop, tiles that are no powers of two."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from kb.pasted.remark import Remark
+
+Loops = tuple[ast.For | ast.While, ...]
+"""Those around a statement, the outermost first."""
+
+# Nodes of one statement, and statements of one loop, that are looked at: more is generated text.
+_MOST_NODES: Final = 2_000
+_MOST_STATEMENTS: Final = 200
+_NARROW: Final = frozenset({"float16", "bfloat16"})
+_FUNCTIONS: Final = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf"})
+# Arguments of `tl.load` and `tl.store` before their mask.
+_BEFORE_MASK: Final = {"load": 1, "store": 2}
+_CHECKED: Final = frozenset({"mask", "boundary_check"})
+
+_NO_MASK: Final = (
+    "no mask: right only where the whole block is known to lie within the tensor. Else compare the "
+    "offsets with the length"
+)
+_SUM: Final = (
+    "the running sum is kept in 16 bits, which loses small terms as it grows: make the accumulator "
+    "float32 and convert once, at the store."
+)
+_ATOMIC: Final = (
+    "an atomic in a loop: add up in registers over the loop, with one atomic, or a plain store "
+    "where one program owns the address, after it."
+)
+_DIVISION: Final = (
+    "in a loop, each element's index is divided by a value of run time, some 20 instructions for "
+    "32 bits and more for 64: carry the parts along, or make the divisor constexpr."
+)
+
+
+def remarks(tree: ast.Module) -> Iterator[Remark]:
+    """Yield what is seen in the kernels of a module and in their launches."""
+    kernels = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and any(map(_is_jit, node.decorator_list))
+    ]
+    for kernel in kernels:
+        yield from _Kernel(kernel).remarks()
+    yield from _tiles(tree, kernels)
+
+
+def _is_jit(decorator: ast.expr) -> bool:
+    node = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return getattr(node, "attr", getattr(node, "id", "")) == "jit"
+
+
+class _Kernel:
+    """One kernel and what its names hold."""
+
+    def __init__(self, node: ast.FunctionDef) -> None:
+        self._body = node.body
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        self._settled = {each.arg for each in arguments if "constexpr" in _text(each.annotation)}
+        self._wide: set[str] = set()
+        """Names that hold a value for each element of a tile."""
+        self._counting: set[str] = set()
+        """Those of them that are one more from lane to lane."""
+        self._bounded: set[str] = set()
+        """Those of them that were brought within a length, as by `% length`."""
+        self._narrow: set[str] = set()
+        """Accumulators of 16 bits."""
+
+    def remarks(self) -> Iterator[Remark]:
+        """Yield what is seen, in the order of the text."""
+        yield from self._in(self._body, ())
+
+    def _in(self, body: Sequence[ast.stmt], loops: Loops) -> Iterator[Remark]:
+        for statement in body:
+            if isinstance(statement, ast.For | ast.While):
+                head = statement.iter if isinstance(statement, ast.For) else statement.test
+                yield from self._expression(head, loops)
+                yield from self._in(statement.body, (*loops, statement))
+                continue
+            if isinstance(statement, ast.If):
+                yield from self._expression(statement.test, loops)
+                yield from self._in([*statement.body, *statement.orelse], loops)
+                continue
+            yield from self._expression(statement, loops)
+            yield from self._assigned(statement, loops)
+
+    def _assigned(self, statement: ast.stmt, loops: Sequence[ast.stmt]) -> Iterator[Remark]:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                adds = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
+                if loops and adds and name in self._narrow & _names(value):
+                    yield Remark(statement.lineno, _SUM, None)
+                self._learn(name, value)
+            case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+                if loops and isinstance(op, ast.Add) and name in self._narrow:
+                    yield Remark(statement.lineno, _SUM, None)
+                if self._is_wide(value):
+                    self._wide.add(name)
+
+    def _learn(self, name: str, value: ast.expr) -> None:
+        self._counting.discard(name)
+        if self._is_wide(value):
+            if self._counts_up(value):
+                self._counting.add(name)
+            self._wide.add(name)
+            if self._is_bounded(value):
+                self._bounded.add(name)
+        if _called(value) in {"zeros", "full"} and isinstance(value, ast.Call):
+            dtypes = [*value.args[1:], *(each.value for each in value.keywords)]
+            if any(getattr(each, "attr", "") in _NARROW for each in dtypes):
+                self._narrow.add(name)
+
+    def _is_wide(self, node: ast.AST) -> bool:
+        return bool(self._wide & _names(node)) or any(
+            _called(each) == "arange" for each in ast.walk(node)
+        )
+
+    def _is_bounded(self, node: ast.AST) -> bool:
+        return bool(self._bounded & _names(node)) or any(
+            (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod))
+            or _called(each) in {"minimum", "where", "clamp"}
+            for each in ast.walk(node)
+        )
+
+    def _counts_up(self, node: ast.expr) -> bool:
+        """Whether a value is one more from lane to lane."""
+        match node:
+            case ast.Name(id=name):
+                return name in self._counting
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                wide = [each for each in (left, right) if self._is_wide(each)]
+                return len(wide) == 1 and self._counts_up(wide[0])
+        return _called(node) == "arange"
+
+    def _expression(self, node: ast.AST, loops: Loops) -> Iterator[Remark]:
+        nodes = list(islice(ast.walk(node), _MOST_NODES))
+        for each in nodes if len(nodes) < _MOST_NODES else ():
+            if isinstance(each, ast.Call):
+                yield from self._call(each, loops)
+            elif isinstance(each, ast.BinOp) and isinstance(each.op, ast.FloorDiv | ast.Mod):
+                runtime = _names(each.right) - self._settled
+                divides = runtime and loops and not self._is_wide(each.right)
+                if divides and self._is_wide(each.left):
+                    yield Remark(each.lineno, _DIVISION, "shape-specialization")
+
+    def _call(self, call: ast.Call, loops: Loops) -> Iterator[Remark]:
+        name = _called(call)
+        if name in _BEFORE_MASK and call.args:
+            given = {each.arg for each in call.keywords}
+            pointer, wide = call.args[0], self._is_wide(call.args[0])
+            masked = len(call.args) > _BEFORE_MASK[name] or not _CHECKED.isdisjoint(given)
+            if wide and not masked and not self._is_bounded(pointer):
+                filled = ", and give `other` what changes no result." if name == "load" else "."
+                yield Remark(call.lineno, f"`tl.{name}` has {_NO_MASK}{filled}", None)
+            step = self._apart(pointer)
+            if step is not None:
+                text = (
+                    f"neighbouring lanes are `{step}` elements apart, so that each touches a "
+                    "sector of its own: let the dimension whose stride is 1 run along the lanes."
+                )
+                yield Remark(call.lineno, text, "coalesced-access")
+        elif name.startswith("atomic_") and loops and any(map(self._is_wide, call.args)):
+            if _depends(call.args[0], loops[-1]):
+                return  # another address each time
+            yield Remark(call.lineno, _ATOMIC, "atomics-privatization")
+        elif name in _FUNCTIONS and loops:
+            outside = next((loop for loop in loops if not _depends(call, loop)), None)
+            if outside is not None:
+                text = (
+                    f"`tl.{name}` does not depend on the loop of line {outside.lineno}: it is "
+                    "computed anew in each of its iterations. Move it out, or exchange the loops."
+                )
+                yield Remark(call.lineno, text, "register-caching")
+
+    def _apart(self, pointer: ast.expr) -> str | None:
+        """By what run-time value the only index of a one-dimensional access is multiplied."""
+        if any(isinstance(each, ast.Subscript) for each in ast.walk(pointer)):
+            return None  # a tile of several dimensions
+        wide = [each for each in _terms(pointer) if self._is_wide(each)]
+        if len(wide) != 1 or not isinstance(wide[0], ast.BinOp):
+            return None
+        one, two = wide[0].left, wide[0].right
+        index, factor = (one, two) if self._is_wide(one) else (two, one)
+        if not (isinstance(wide[0].op, ast.Mult) and self._counts_up(index)):
+            return None
+        runtime = _names(factor) - self._settled - {"tl"}
+        told = ast.unparse(factor)
+        # A stride may be 1.
+        return told if (runtime or "num_programs" in told) and "stride" not in told else None
+
+
+def _text(node: ast.AST | None) -> str:
+    return "" if node is None else ast.unparse(node)
+
+
+def _called(node: ast.AST) -> str:
+    """The name of a function of `tl` that a node calls; empty if it is no such call."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr if isinstance(node.func.value, ast.Name) else ""
+    return ""
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _terms(node: ast.expr) -> Iterator[ast.expr]:
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Add | ast.Sub):
+            waiting += [each.left, each.right]
+        else:
+            yield each
+
+
+def _depends(node: ast.expr, loop: ast.For | ast.While) -> bool:
+    """Whether a value can change from one iteration to the next."""
+    if isinstance(loop, ast.While):
+        return True
+    changing = _names(loop.target)
+    stores = [each for each in ast.walk(loop) if isinstance(each, ast.stmt) and each is not loop]
+    if len(stores) > _MOST_STATEMENTS:
+        return True
+    for _ in stores:  # until nothing is added
+        before = len(changing)
+        for each in stores:
+            match each:
+                case ast.AugAssign(target=target):
+                    changing |= _names(target)
+                case ast.Assign(targets=targets, value=value):
+                    names = {name for target in targets for name in _names(target)}
+                    if _names(value) & changing or names & _names(value):
+                        changing |= names
+                case ast.For(target=target, iter=over) if _names(over) & changing:
+                    changing |= _names(target)
+        if len(changing) == before:
+            break
+    return bool(_names(node) & changing)
+
+
+def _tiles(tree: ast.Module, kernels: Sequence[ast.FunctionDef]) -> Iterator[Remark]:
+    """Lengths of `tl.arange` that launches or defaults give and that are no powers of two."""
+    lengths: dict[str, set[str]] = {}
+    for kernel in kernels:
+        spans = [each for each in ast.walk(kernel) if _called(each) == "arange"]
+        lengths[kernel.name] = {
+            name
+            for each in spans
+            if isinstance(each, ast.Call)
+            for part in each.args[1:]
+            if isinstance(part, ast.Name)
+            for name in (part.id,)
+        }
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)):
+            continue
+        wanted = lengths.get(getattr(node.func.value, "id", ""), set())
+        for given in node.keywords:
+            value = given.value.value if isinstance(given.value, ast.Constant) else None
+            if given.arg in wanted and isinstance(value, int) and value & (value - 1):
+                text = f"{given.arg}={value} reaches `tl.arange`, which takes powers of two alone."
+                yield Remark(node.lineno, text, None)
