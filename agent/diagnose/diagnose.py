@@ -10,10 +10,10 @@ from agent.diagnose.result import Bottleneck, Diagnosis, Finding, Roofline
 from agent.diagnose.roofline import NO_FLOOR, WASTE, at_floor, excess, roofline
 from agent.diagnose.rules import Case
 from agent.diagnose.rules_memory import WASTEFUL
-from agent.diagnose.source import read_source
 from agent.diagnose.techniques import Shelf, advise
 from judge.evaluate.result import Evaluation
 from kb.gpus import GpuSpec
+from kb.pasted.source import read_source
 
 # As near to its floor as this nothing is left.
 _AT_FLOOR = 0.95

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.diagnose.result import Evidence
-from agent.diagnose.source import SourceFacts
 from judge.evaluate.result import Ceilings, Floor
 from judge.profile.result import StaticFacts
 from kb.gpus import GpuSpec
+from kb.pasted.source import SourceFacts
 from kb.vocabulary import Metric, find_metric
 
 # Of 32, three of four: with fewer active in an instruction, a quarter of the SIMD width is lost.

@@ -1,5 +1,6 @@
 """What the syntax tree of a Triton file shows: missing masks, sums in half precision, atomics in
-loops, index divisions, work that does not depend on its loop, tiles that are no powers of two."""
+loops, index divisions, work that does not depend on its loop, data that is read again, tiles that
+are no powers of two."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -7,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from kb.pasted.remark import Remark
+from kb.pasted.source_triton import is_jit, passes_of
 
 Loops = tuple[ast.For | ast.While, ...]
 """Those around a statement, the outermost first."""
@@ -41,18 +43,18 @@ _DIVISION: Final = (
 def remarks(tree: ast.Module) -> Iterator[Remark]:
     """Yield what is seen in the kernels of a module and in their launches."""
     kernels = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and any(map(_is_jit, node.decorator_list))
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and is_jit(node)
     ]
     for kernel in kernels:
         yield from _Kernel(kernel).remarks()
+        for pointer, passes in passes_of(kernel).items():
+            if passes > 1:
+                text = (
+                    f"`{pointer}` is read in {passes} loops from the same beginning: a program "
+                    "that keeps its row in registers, or merges the passes, reads it once."
+                )
+                yield Remark(kernel.lineno, text, "register-caching")
     yield from _tiles(tree, kernels)
-
-
-def _is_jit(decorator: ast.expr) -> bool:
-    node = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return getattr(node, "attr", getattr(node, "id", "")) == "jit"
 
 
 class _Kernel:

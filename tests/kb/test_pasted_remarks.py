@@ -63,6 +63,9 @@ def test_of_right_kernels_nothing_is_said() -> None:
          "shape-specialization"),
         ("start + at, mask", "(start + at) * width, mask", 10,
          "neighbouring lanes are `width` elements apart", "coalesced-access"),
+        ("    tl.store(out_ptr", "    for start in range(0, n, BLOCK):\n"
+         "        total += tl.load(x_ptr + row * n + start + at, mask=start + at < n)\n"
+         "    tl.store(out_ptr", 5, "`x_ptr` is read in 2 loops", "register-caching"),
         ("BLOCK=128", "BLOCK=100", 15, "BLOCK=100 reaches `tl.arange`", None),
     ],
 )  # fmt: skip

@@ -5,12 +5,12 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from agent.diagnose.source_triton import is_jit
 from agent.proposers.tune.kernel_facts import autotuned, called
 from agent.proposers.tune.parameters import find
 from agent.proposers.tune.rewrite import Offsets, Site, rewrite
 from agent.proposers.tune.tunable import Tunable
 from judge.problem.syntax import assignment, named_values
+from kb.pasted.source_triton import is_jit
 from kb.problems.arithmetic import COMPARE
 
 # Configurations that a list is taken apart into; more is a search of its own.

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.diagnose.source_triton import is_jit
 from agent.proposers.tune.kernel_facts import KernelFacts, all_parameters, called, kernel_facts
 from judge.problem.syntax import assignment, named_values
+from kb.pasted.source_triton import is_jit
 
 # Names may be defined in terms of each other.
 _DEPTH: Final = 8

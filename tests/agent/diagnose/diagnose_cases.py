@@ -6,10 +6,10 @@ from agent.diagnose.findings import select
 from agent.diagnose.result import Finding
 from agent.diagnose.roofline import roofline
 from agent.diagnose.rules import Case
-from agent.diagnose.source import read_source
 from judge.evaluate.result import Ceilings, Floor
 from judge.profile.result import StaticFacts
 from kb.gpus import find_spec
+from kb.pasted.source import read_source
 
 H200 = find_spec("H200")
 B200 = find_spec("B200")

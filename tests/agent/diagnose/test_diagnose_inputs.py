@@ -7,9 +7,9 @@ import pytest
 from diagnose_cases import POOR_MATVEC, metrics, static
 
 from agent.diagnose.inputs import read_evaluation, read_profile
-from agent.diagnose.source import read_source
 from judge.profile.result import KernelProfile, Profile
 from kb.errors import InvalidInputError
+from kb.pasted.source import read_source
 
 DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
 

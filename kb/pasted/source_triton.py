@@ -44,7 +44,7 @@ def read_triton(tree: ast.Module) -> tuple[tuple[IdleLanes, ...], tuple[Reread, 
     }
     rereads: dict[str, int] = {}
     for kernel in kernels.values():
-        for pointer, passes in _passes(kernel).items():
+        for pointer, passes in passes_of(kernel).items():
             if passes > 1:
                 rereads[pointer] = max(passes, rereads.get(pointer, 0))
     constants = {
@@ -89,7 +89,7 @@ def _leftmost(node: ast.expr) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _passes(kernel: ast.FunctionDef) -> dict[str, int]:
+def passes_of(kernel: ast.FunctionDef) -> dict[str, int]:
     """Pointer parameter → in how many separate loops from one beginning it is loaded.
 
     Loads outside loops do not count: two of them read different offsets more often than the same.

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.diagnose.source_triton import IdleLanes, Reread, read_triton
 from kb.parsing import PARSING
+from kb.pasted.source_triton import IdleLanes, Reread, read_triton
 
 # Beyond this a file is generated or meant to stall the reader; nothing is read from it.
 _MOST_CHARS = 200_000
