@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agent.diagnose.bottleneck import Decision, decide
-from agent.diagnose.facts import Facts, without_undefined
+from agent.diagnose.facts import Facts
 from agent.diagnose.findings import select
 from agent.diagnose.inputs import Measured
 from agent.diagnose.result import Bottleneck, Diagnosis, Finding, Roofline
@@ -30,7 +30,7 @@ def gather(
     times = [each.median_ms for each in timings if each.contender == "candidate"]
     words = measured.words + (f" {evaluation.problem} {evaluation.kernel}" if evaluation else "")
     return Facts(
-        metrics=without_undefined(measured.metrics),
+        metrics=measured.metrics,
         spec=spec,
         static=measured.static,
         source=read_source(source) if source else None,

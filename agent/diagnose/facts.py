@@ -13,9 +13,6 @@ from kb.gpus import GpuSpec
 from kb.pasted.source import SourceFacts
 from kb.vocabulary import Metric, find_metric
 
-# Of 32, three of four: with fewer active in an instruction, a quarter of the SIMD width is lost.
-FEW_LANES = 24.0
-
 
 def metric_of(alias: str) -> Metric:
     """The metric that goes by an alias of `kb/data/metrics.yaml`.
@@ -29,22 +26,6 @@ def metric_of(alias: str) -> Metric:
     if metric is None:
         raise KeyError(alias)
     return metric
-
-
-def without_undefined(metrics: Mapping[str, float]) -> Mapping[str, float]:
-    """The metrics without a branch efficiency that is none.
-
-    Nsight Compute shows 0 where a kernel executes no conditional branch (0 / 0). That all branches
-    diverge shows in the count of divergent branches or, without it, in lanes that idle.
-    """
-    uniform = metric_of("branch_uniformity").name
-    if metrics.get(uniform) != 0.0:
-        return metrics
-    divergent = metrics.get(metric_of("divergent_branches").name)
-    lanes = metrics.get(metric_of("threads_per_inst").name)
-    if divergent or (divergent is None and lanes is not None and lanes < FEW_LANES):
-        return metrics
-    return {name: value for name, value in metrics.items() if name != uniform}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Rules about instructions: tensor pipes idle or full, emulated conversions, divergence."""
 
-from agent.diagnose.facts import FEW_LANES, fact
+from agent.diagnose.facts import fact
 from agent.diagnose.result import Bottleneck, Evidence
 from agent.diagnose.rules import Case, Draft, Rule, clamp
+from kb.profiles.derived import FEW_LANES
 
 _TENSOR_IDLE = 5.0
 _TENSOR_FULL = 80.0

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agent.diagnose.facts import FEW_LANES
 from agent.diagnose.result import Bottleneck
 from agent.diagnose.rules import Case, Draft, Rule, clamp
+from kb.profiles.derived import FEW_LANES
 
 _ISSUE_FULL = 75.0
 _PIPE_FULL = 70.0

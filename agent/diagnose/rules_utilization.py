@@ -2,9 +2,10 @@
 
 import math
 
-from agent.diagnose.facts import FEW_LANES, fact
+from agent.diagnose.facts import fact
 from agent.diagnose.result import Bottleneck, Evidence
 from agent.diagnose.rules import Case, Draft, Rule, clamp
+from kb.profiles.derived import FEW_LANES
 
 _LOW_THEORETICAL = 50.0
 _TINY_BLOCK = 64.0

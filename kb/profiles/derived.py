@@ -39,6 +39,8 @@ _NAMES = frozenset(
     [form.format(kind) for form in (_SECTORS, _CONFLICTS, _WAVEFRONTS) for _, kind in _ACCESSES]
     + [*_ISSUED, *_LATENCY]
 )
+# Of 32, three of four: with fewer active in an instruction, a quarter of the SIMD width is lost.
+FEW_LANES = 24.0
 # Counters of several passes do not agree exactly; a larger share is of something else.
 _MOST_PERCENT = 110.0
 
@@ -74,6 +76,20 @@ def add_derived(
         filled.setdefault(_name(alias), value)
     for alias, value in (*_tensor_use(filled, given), *_stalls(filled, given, warps_per_scheduler)):
         filled.setdefault(_name(alias), value)
+
+
+def without_undefined(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics without a branch efficiency that is none.
+
+    Nsight Compute shows 0 where a kernel executes no conditional branch (0 / 0). That all branches
+    diverge shows in the count of divergent branches or, without it, in lanes that idle.
+    """
+    found, uniform = dict(metrics), _name("branch_uniformity")
+    divergent, lanes = _get(metrics, "divergent_branches"), _get(metrics, "threads_per_inst")
+    seen = divergent or (divergent is None and lanes is not None and lanes < FEW_LANES)
+    if found.get(uniform) == 0.0 and not seen:
+        del found[uniform]
+    return found
 
 
 def _name(alias: str) -> str:

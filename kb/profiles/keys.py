@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kb.profiles.derived import add_derived, source_called
+from kb.profiles.derived import add_derived, source_called, without_undefined
 from kb.profiles.names import metrics_called
 
 
@@ -44,4 +44,4 @@ def with_derived(
     for name in order:
         filled.setdefault(meant[name].metric.name, meant[name].value(profile[name]))
     add_derived(filled, profile, warps_per_scheduler)
-    return filled
+    return without_undefined(filled)

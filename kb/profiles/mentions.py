@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from kb.profiles.derived import without_undefined
 from kb.profiles.keys import with_derived
 from kb.profiles.names import Name, NamePlace, find_names
 from kb.profiles.ncu_rules import figures_said
@@ -82,7 +83,7 @@ def read_mentions(text: str) -> Reading:
         end = place.end
     # A sentence of ncu's rules has its figures in words of its own.
     found = with_derived(figures_said(text)) | found
-    return Reading(found, "".join([*rest, text[end:]]))
+    return Reading(without_undefined(found), "".join([*rest, text[end:]]))
 
 
 def _is_a_unit(text: str, place: NamePlace) -> bool:

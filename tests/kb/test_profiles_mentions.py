@@ -48,6 +48,7 @@ STATED = [
     ("sectors per request: 32", {"sectors_per_load_request": 32}),
     ("sector efficiency only 14 %", {"global_load_efficiency": 14}),
     ("branch efficiency 70%", {"branch_uniformity": 70}),
+    ("Branch Efficiency 0 %, Avg. Divergent Branches 0", {"divergent_branches": 0}),
     ("bank conflicts 4.2 million", {"shared_bank_conflicts": 4.2e6}),
     ("shared memory per block 96 KiB", {"shared_mem_per_block": 98304}),
     ("dynamic shared memory 64 KB", {"dynamic_shared_mem_per_block": 64000}),

@@ -9,6 +9,7 @@ from agent.diagnose.inputs import Measured
 from agent.diagnose.result import Bottleneck
 from agent.diagnose.roofline import roofline
 from agent.diagnose.techniques import shelf_from_corpus
+from kb.profiles.keys import with_derived
 
 # Few warps, few blocks, stalls: each has a rule, and no full unit waits for any of them.
 WAITING = {
@@ -137,7 +138,7 @@ NO_BRANCHES = {"branch_uniformity": 0.0, "sm_throughput": 10.0, "dram_throughput
 
 
 def known(values):
-    return gather(Measured(metrics(values)), H200)
+    return gather(Measured(with_derived(metrics(values))), H200)
 
 
 def test_a_branch_efficiency_of_zero_is_a_ratio_of_nothing():
