@@ -260,6 +260,11 @@ class Recorder(Interpreter):
                 return True
             case "stride" | "storage_offset" | "data_ptr" | "backward":
                 return UNKNOWN
+            case "item":
+                return UNKNOWN
+            case "tolist" if owner.shape is not None and len(owner.shape) == 1:
+                count = owner.shape[0]
+                return UNKNOWN if count is None else [UNKNOWN] * min(count, MAX_ITEMS)
             case "copy_":
                 return owner
         values = [owner, *positional, *named.values()]

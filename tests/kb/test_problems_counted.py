@@ -402,3 +402,14 @@ def test_what_only_moves_an_operator_s_input_is_done_in_its_loads() -> None:
     found = analyse(read_problem(module(layers, body, inputs, "s, x")))
     assert [step.name for step in found.before] == ["cat"]
     assert plan_line(found, None) is None, "nothing of the rows that cat makes"
+
+
+def test_numbers_that_are_read_from_a_tensor_are_no_tensors() -> None:
+    groups = GROUPS.format(data="x[start : start + n]")
+    body = groups.replace("enumerate([10, 6] * 4)", "enumerate(sizes.tolist())")
+    inputs = "torch.rand(64, 128), torch.full((8,), 8)"
+    found = analyse(read_problem(module(EXPERTS, body, inputs, "x, sizes")))
+    assert {step.name for step in found.steps} == {"grouped_matmul", "silu", "cat"}
+    body = "return x * s.max().item()"
+    found = analyse(read_problem(module("pass", body, "torch.rand(8, 8), torch.rand(8)", "x, s")))
+    assert [step.name for step in found.steps] == ["max", "mul"]
