@@ -58,11 +58,9 @@ class GateStanding(BaseModel):
 
     @property
     def reason(self) -> str:
-        """`L2 hit rate is 30 % (< 60): Tiles are read again`, as contexts and diagnoses cite it."""
-        unit = " %" if self.unit == "%" else ""
-        whole = self.value == int(self.value)
-        value = f"{self.value:,.0f}" if whole else f"{self.value:g}"
-        return f"{self.label} is {value}{unit} ({self.op} {self.bound:g}): {self.because}"
+        """`L2 hit rate is 30 % (< 60 %): Tiles are read again`, as contexts and diagnoses cite it."""
+        value, bound = (quantity(each, self.unit) for each in (self.value, self.bound))
+        return f"{self.label} is {value} ({self.op} {bound}): {self.because}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def test_context_prints_the_shape_of_the_http_api(filled, cli, tmp_path):
     assert "'what_is_this' names no known metric" in done.err
     asked = ("context", "pid swizzling", "--profile", profile, "--json")
     reason = cli(*asked).json()["techniques"][0]["reason"]
-    assert "; L2 hit rate is 30 % (< 60): Tiles are read again" in reason
+    assert "; L2 hit rate is 30 % (< 60 %): Tiles are read again" in reason
     assert ".;" not in reason
     assert not reason.endswith(".")
 

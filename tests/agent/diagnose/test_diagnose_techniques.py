@@ -94,7 +94,7 @@ def test_gates_decide_between_techniques_that_answer_the_same_finding(tiny):
     answer = diagnose(facts(POOR_MATVEC), shelf_from_corpus(tiny.root))
     best, other = answer.findings[0].techniques[:2]
     assert (best.slug, other.slug) == ("stream-k", "split-k")
-    assert best.reasons[0] == "Waves per SM is 0.48 (< 1): The wave tells."
+    assert best.reasons[0] == "Waves per SM is 0.48 waves (< 1 waves): The wave tells."
     assert other.against == ("1 of its 1 measured conditions do not hold",)
 
 
@@ -105,7 +105,7 @@ def test_a_reason_against_is_shown_and_weighs(tiny):
     answer = diagnose(facts(POOR_MATVEC), shelf)
     best, other = answer.findings[0].techniques[:2]
     assert (best.slug, other.slug) == ("stream-k", "split-k")
-    assert other.against == ("Waves per SM is 0.48 (< 1): The wave tells.",)
+    assert other.against == ("Waves per SM is 0.48 waves (< 1 waves): The wave tells.",)
 
 
 def test_what_the_kernel_does_already_comes_last(tiny):
