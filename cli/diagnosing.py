@@ -51,7 +51,8 @@ def diagnose(
 
     PROFILE is what `kb profile --json` printed, or Nsight Compute's metrics: JSON
     (metric -> number), `ncu --csv` of the raw or details page, its console output,
-    or an .ncu-rep where ncu is installed; - reads standard input. With PROBLEM and
+    an .ncu-rep where ncu is installed, or what `nvcc -Xptxas -v` printed; - reads
+    standard input. With PROBLEM and
     KERNEL, kb profiles the kernel first: give one that `kb evaluate` found correct.
 
     Names the bottleneck, up to two causes with their evidence, and techniques. The

@@ -127,7 +127,7 @@ def query(
 @click.command()
 @click.argument("text", nargs=-1)
 @value("--problem", "FILE", "A PyTorch module, which is read and never run; or -.")
-@value("--kernel", "FILE", "A kernel to improve; - reads standard input.")
+@value("--kernel", "FILE", "A kernel to improve, read and never run; or -.")
 @value("--profile", "FILE", PROFILE_HELP)
 @kernel_name_option
 @click.option("--gpu", help="A GPU or an architecture: leaves out what does not run on it.")

@@ -155,14 +155,14 @@ def _around(steps: list[Step], heaviest: Step) -> tuple[list[Step], list[Step]]:
     for step in steps[place + 1 :]:
         if len(after) == _NEAR:
             break
-        if not made & _sources(step) or apart & _sources(step):
-            if step.kind not in _FUSIBLE or apart & _sources(step):
-                apart |= _parts(step)  # another kernel's, with what needs it
-            continue
-        if step.kind not in _FUSIBLE:
-            break
-        after.append(step)
-        made |= _parts(step)
+        sources, light = _sources(step), step.kind in _FUSIBLE
+        if apart & sources or not (made & sources or light):
+            apart |= _parts(step)  # another kernel's, with what needs it
+        elif made & sources:
+            if not light:
+                break
+            after.append(step)
+            made |= _parts(step)
     before: list[Step] = []
     needed = _sources(heaviest)
     for step in reversed(steps[:place]):

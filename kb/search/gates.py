@@ -58,7 +58,7 @@ class GateStanding(BaseModel):
 
     @property
     def reason(self) -> str:
-        """`L2 hit rate is 30 % (< 60 %): Tiles are read again`, as contexts and diagnoses cite it."""
+        """`L2 hit rate is 30 % (< 60 %): Tiles are read again`, as it is cited."""
         value, bound = (quantity(each, self.unit) for each in (self.value, self.bound))
         return f"{self.label} is {value} ({self.op} {bound}): {self.because}"
 
