@@ -19,8 +19,6 @@ BOUNDED = {
     ("query.py", "_gpus"): "escaped names of the shipped table of GPUs",
     ("piece.py", "_SCOPE_LINE"): "lines of at most 200 characters",
     ("piece.py", "_SCOPE_COMMENT"): "lines of at most 200 characters",
-    ("cuda.py", "_apart"): "escaped names of at most 40 characters in a kernel of 40,000",
-    ("cuda.py", "_sums"): "escaped names of at most 40 characters in a kernel of 40,000",
     ("scan_cuda.py", "_LITERAL_END"): "possessive, and made of one quote each",
     ("scan_cuda.py", "cuda_findings"): "the judge's own process, whose time is limited",
     ("meanings.py", "_meaning"): "words of the shipped table of meanings",

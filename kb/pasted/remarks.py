@@ -42,7 +42,7 @@ def _python(text: str) -> Iterable[Remark]:
     try:
         with PARSING:
             tree = ast.parse(text)
-        return triton.remarks(tree)
+        return list(triton.remarks(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
 

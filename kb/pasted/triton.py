@@ -20,6 +20,7 @@ _NARROW: Final = frozenset({"float16", "bfloat16"})
 _FUNCTIONS: Final = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf"})
 # Arguments of `tl.load` and `tl.store` before their mask.
 _BEFORE_MASK: Final = {"load": 1, "store": 2}
+_WRITES: Final = frozenset({"store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg"})
 _CHECKED: Final = frozenset({"mask", "boundary_check"})
 
 _NO_MASK: Final = (
@@ -45,10 +46,16 @@ def remarks(tree: ast.Module) -> Iterator[Remark]:
     kernels = [
         node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and is_jit(node)
     ]
+    constants = {
+        name
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for name in _targets(node)
+    }
     for kernel in kernels:
-        yield from _Kernel(kernel).remarks()
+        yield from _Kernel(kernel, constants).remarks()
         for pointer, passes in passes_of(kernel).items():
-            if passes > 1:
+            if passes > 1 and not _branches_to_loops(kernel):
                 text = (
                     f"`{pointer}` is read in {passes} loops from the same beginning: a program "
                     "that keeps its row in registers, or merges the passes, reads it once."
@@ -60,10 +67,21 @@ def remarks(tree: ast.Module) -> Iterator[Remark]:
 class _Kernel:
     """One kernel and what its names hold."""
 
-    def __init__(self, node: ast.FunctionDef) -> None:
+    def __init__(self, node: ast.FunctionDef, constants: set[str]) -> None:
         self._body = node.body
+        self._changing: dict[ast.stmt, set[str]] = {}
+        """Loop → names that can change from one iteration to the next."""
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        self._settled = {each.arg for each in arguments if "constexpr" in _text(each.annotation)}
+        settled = {each.arg for each in arguments if "constexpr" in _text(each.annotation)}
+        pointers = {
+            _leftmost(each.args[0])
+            for each in ast.walk(node)
+            if _called(each) in _BEFORE_MASK and isinstance(each, ast.Call) and each.args
+        }
+        self._sized = {each.arg for each in arguments} - settled - pointers
+        """Arguments that are neither constants nor pointers: lengths of run time among them."""
+        self._asserted = any(_called(each) == "static_assert" for each in ast.walk(node))
+        self._settled = settled | constants
         self._wide: set[str] = set()
         """Names that hold a value for each element of a tile."""
         self._counting: set[str] = set()
@@ -86,17 +104,25 @@ class _Kernel:
                 continue
             if isinstance(statement, ast.If):
                 yield from self._expression(statement.test, loops)
-                yield from self._in([*statement.body, *statement.orelse], loops)
+                # What a branch accesses without a mask, its condition allows.
+                branches = [*statement.body, *statement.orelse]
+                told = self._in(branches, loops)
+                yield from (each for each in told if _NO_MASK not in each.text)
                 continue
             yield from self._expression(statement, loops)
             yield from self._assigned(statement, loops)
 
     def _assigned(self, statement: ast.stmt, loops: Sequence[ast.stmt]) -> Iterator[Remark]:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                adds = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
-                if loops and adds and name in self._narrow & _names(value):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                terms = {each.id for each in _terms(value) if isinstance(each, ast.Name)}
+                if loops and isinstance(value, ast.BinOp) and name in self._narrow & terms:
                     yield Remark(statement.lineno, _SUM, None)
+                else:
+                    self._narrow.discard(name)
                 self._learn(name, value)
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
                 if loops and isinstance(op, ast.Add) and name in self._narrow:
@@ -106,6 +132,9 @@ class _Kernel:
 
     def _learn(self, name: str, value: ast.expr) -> None:
         self._counting.discard(name)
+        used = _names(value) - {"tl", "triton"}
+        if used <= self._settled and not any(isinstance(n, ast.Call) for n in ast.walk(value)):
+            self._settled.add(name)
         if self._is_wide(value):
             if self._counts_up(value):
                 self._counting.add(name)
@@ -146,7 +175,11 @@ class _Kernel:
                 yield from self._call(each, loops)
             elif isinstance(each, ast.BinOp) and isinstance(each.op, ast.FloorDiv | ast.Mod):
                 runtime = _names(each.right) - self._settled
-                divides = runtime and loops and not self._is_wide(each.right)
+                inner = loops and not any(
+                    isinstance(other, ast.For | ast.While) and other is not loops[-1]
+                    for other in ast.walk(loops[-1])
+                )
+                divides = runtime and inner and not self._is_wide(each.right)
                 if divides and self._is_wide(each.left):
                     yield Remark(each.lineno, _DIVISION, "shape-specialization")
 
@@ -156,7 +189,8 @@ class _Kernel:
             given = {each.arg for each in call.keywords}
             pointer, wide = call.args[0], self._is_wide(call.args[0])
             masked = len(call.args) > _BEFORE_MASK[name] or not _CHECKED.isdisjoint(given)
-            if wide and not masked and not self._is_bounded(pointer):
+            free = wide and not masked and not self._is_bounded(pointer)
+            if free and self._sized and not self._asserted:
                 filled = ", and give `other` what changes no result." if name == "load" else "."
                 yield Remark(call.lineno, f"`tl.{name}` has {_NO_MASK}{filled}", None)
             step = self._apart(pointer)
@@ -167,17 +201,21 @@ class _Kernel:
                 )
                 yield Remark(call.lineno, text, "coalesced-access")
         elif name.startswith("atomic_") and loops and any(map(self._is_wide, call.args)):
-            if _depends(call.args[0], loops[-1]):
+            if self._depends(call.args[0], loops[-1]):
                 return  # another address each time
             yield Remark(call.lineno, _ATOMIC, "atomics-privatization")
-        elif name in _FUNCTIONS and loops:
-            outside = next((loop for loop in loops if not _depends(call, loop)), None)
-            if outside is not None:
-                text = (
-                    f"`tl.{name}` does not depend on the loop of line {outside.lineno}: it is "
-                    "computed anew in each of its iterations. Move it out, or exchange the loops."
-                )
-                yield Remark(call.lineno, text, "register-caching")
+        elif name in _FUNCTIONS and loops and not self._depends(call, loops[-1]):
+            text = (
+                f"`tl.{name}` does not depend on the loop of line {loops[-1].lineno}: it is "
+                "computed anew in each of its iterations. Move it out."
+            )
+            yield Remark(call.lineno, text, "register-caching")
+
+    def _depends(self, node: ast.expr, loop: ast.For | ast.While) -> bool:
+        """Whether a value can change from one iteration to the next."""
+        if loop not in self._changing:
+            self._changing[loop] = _changing(loop)
+        return isinstance(loop, ast.While) or bool(_names(node) & self._changing[loop])
 
     def _apart(self, pointer: ast.expr) -> str | None:
         """By what run-time value the only index of a one-dimensional access is multiplied."""
@@ -221,29 +259,67 @@ def _terms(node: ast.expr) -> Iterator[ast.expr]:
             yield each
 
 
-def _depends(node: ast.expr, loop: ast.For | ast.While) -> bool:
-    """Whether a value can change from one iteration to the next."""
-    if isinstance(loop, ast.While):
-        return True
-    changing = _names(loop.target)
+def _changing(loop: ast.For | ast.While) -> set[str]:
+    """Names that can change from one iteration of a loop to the next."""
     stores = [each for each in ast.walk(loop) if isinstance(each, ast.stmt) and each is not loop]
+    written = {
+        _leftmost(each.args[0])
+        for each in ast.walk(loop)
+        if isinstance(each, ast.Call) and each.args and _called(each) in _WRITES
+    }
+    edges: list[tuple[set[str], set[str]]] = []
+    found = _names(loop.target) if isinstance(loop, ast.For) else set[str]()
+    for each in stores:
+        match each:
+            case ast.For(target=target, iter=over):
+                edges.append((_names(target), _names(over)))
+            case ast.AugAssign(target=target):
+                found |= _names(target)
+            case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
+                names, used = _targets(each), _names(value)
+                loads = [n for n in ast.walk(value) if _called(n) == "load"]
+                again = any(
+                    _leftmost(n.args[0]) in written
+                    for n in loads
+                    if isinstance(n, ast.Call) and n.args
+                )
+                if again or names & used:
+                    found |= names
+                edges.append((names, used))
     if len(stores) > _MOST_STATEMENTS:
-        return True
-    for _ in stores:  # until nothing is added
-        before = len(changing)
-        for each in stores:
-            match each:
-                case ast.AugAssign(target=target):
-                    changing |= _names(target)
-                case ast.Assign(targets=targets, value=value):
-                    names = {name for target in targets for name in _names(target)}
-                    if _names(value) & changing or names & _names(value):
-                        changing |= names
-                case ast.For(target=target, iter=over) if _names(over) & changing:
-                    changing |= _names(target)
-        if len(changing) == before:
-            break
-    return bool(_names(node) & changing)
+        return found.union(*(names for names, _ in edges))
+    known = -1
+    while known != len(found):
+        known = len(found)
+        found = found.union(*(names for names, used in edges if used & found))
+    return found
+
+
+def _targets(node: ast.stmt) -> set[str]:
+    """The names that an assignment gives a value."""
+    match node:
+        case ast.Assign(targets=targets):
+            return {name for target in targets for name in _names(target)}
+        case ast.AnnAssign(target=target):
+            return _names(target)
+    return set()
+
+
+def _leftmost(node: ast.expr) -> str:
+    """The pointer of `pointer + offset + ...`; empty where there is none."""
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _branches_to_loops(kernel: ast.FunctionDef) -> bool:
+    """Whether some of a kernel's loops are in branches, of which one runs."""
+    return any(
+        isinstance(inner, ast.For | ast.While)
+        for each in ast.walk(kernel)
+        if isinstance(each, ast.If)
+        for inner in ast.walk(each)
+    )
 
 
 def _tiles(tree: ast.Module, kernels: Sequence[ast.FunctionDef]) -> Iterator[Remark]:

@@ -204,13 +204,30 @@ def _cross_entropy(operators: list[Operator], log: Operator) -> Step | None:
         data = shifted.inputs[0]
         sources.append(data)
     name, picked = "logsumexp", [op for op in operators if op.name == "gather"]
-    chosen = [op for op in picked if any(_same_data(op.inputs[0], each) for each in sources)]
+    chosen = [
+        op
+        for op in picked
+        if any(_same_data(op.inputs[0], each) for each in sources) and _one_of_each(op, summed)
+    ]
     if chosen:
         name, parts = "cross_entropy", [*parts, chosen[0]]
     kind = "loss" if chosen else "reduce"
     # A row's maximum and sum are taken together, so each row is read once.
     moved = total([data.bytes, log.outputs[0].bytes])
     return Step(name, kind, parts, product([4, data.elements]), moved, dimension_class(summed))
+
+
+def _one_of_each(gather: Operator, summed: Operator) -> bool:
+    """Whether one element is gathered of each row that was summed."""
+    shape, dim = gather.outputs[0].shape, summed.facts.get("dim")
+    data = summed.inputs[0].shape
+    if shape is None or data is None or not isinstance(dim, int) or len(shape) != len(data):
+        return False
+    dim %= len(data)
+    along = gather.facts.get("dim")
+    if not isinstance(along, int) or along % len(data) != dim:
+        return False
+    return shape == (*data[:dim], 1, *data[dim + 1 :])
 
 
 def _same_data(one: Tensor, two: Tensor) -> bool:

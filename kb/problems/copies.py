@@ -32,6 +32,7 @@ def _of_several(op: Operator, arguments: Arguments) -> Shape | None:
         case "cdist":
             return _distances(op)
         case "gather" | "take_along_dim" if len(op.inputs) > 1:
+            op.facts["dim"] = arguments.get("dim")
             return op.inputs[1].shape
     return None
 

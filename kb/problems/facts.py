@@ -133,7 +133,7 @@ def _around(analysis: Analysis) -> str:
         after = list({step.name: step for step in after}.values())  # the same for each group
     fused = [step.name for step in analysis.before]
     names = [step.name for step in after]
-    place = next((n for n, s in enumerate(after) if s.kind != "elementwise"), len(names))
+    place = next((n for n, s in enumerate(after) if not _in_place(s, analysis)), len(names))
     parts = []
     if fused:
         parts.append(f"fuse {', '.join(fused)} behind its loads")
@@ -143,6 +143,15 @@ def _around(analysis: Analysis) -> str:
         follow = "follow" if len(names[place:]) > 1 else "follows"
         parts.append(f"{', '.join(names[place:])} {follow}")
     return "".join(f"; {part}" for part in parts)
+
+
+def _in_place(step: Step, analysis: Analysis) -> bool:
+    """Whether a step works on the heaviest one's result element by element."""
+    heaviest = analysis.heaviest
+    made = heaviest.main.outputs[0].shape if heaviest and heaviest.main.outputs else None
+    own = step.main.outputs[0].shape if step.main.outputs else None
+    smaller = heaviest is not None and heaviest.kind == "reduce"
+    return step.kind == "elementwise" and not (smaller and made is not None and own != made)
 
 
 def _shapes(step: Step) -> str:

@@ -50,7 +50,9 @@ def time_loop(
         return None
     if not all(_needs(step, before) for before, step in pairwise(steps)):
         return None
-    return TimeLoop(len(places) - 1, steps[0])
+    found = TimeLoop(len(places) - 1, steps[0])
+    # What stays on chip are weights; repeated products of other data are products.
+    return None if found.has_product and not _weights(steps[0]) else found
 
 
 def longest(loops: Sequence[TimeLoop], operators: Sequence[Operator]) -> TimeLoop | None:

@@ -130,7 +130,8 @@ def _around(analysis: Analysis) -> Iterator[str]:
         if step.name == "cross_entropy":
             yield from _loss_of(step)
         row = row_of(step)
-        across = step.kind in {"norm", "reduce", "softmax"} and row is not None
+        along = _along_columns(step, product)
+        across = step.kind in {"norm", "reduce", "softmax"} and row is not None and along
         if across and row is not None and TILE % row == 0 and step.name == "group_norm":
             yield (
                 f"groups of {row} columns lie inside a tile of {TILE}: reduce in the epilogue, "
@@ -142,9 +143,23 @@ def _around(analysis: Analysis) -> Iterator[str]:
         yield from _further(analysis)
 
 
+def _along_columns(step: Step, product: Step) -> bool:
+    """Whether a step works along the last dimension of the product's rows, or normalizes them."""
+    data, made = _data(step), product.operators[0].outputs
+    rows = made[0].shape[:-1] if made and made[0].shape else None
+    if step.kind == "norm":
+        return True
+    if data is None or not data.shape or data.shape[:-1] != rows:
+        return False
+    dim = step.main.facts.get("dim")
+    return isinstance(dim, int) and dim % len(data.shape) == len(data.shape) - 1
+
+
 def _loss_of(step: Step) -> Iterator[str]:
     data = _data(step)
     if data is None or data.bytes is None or data.shape is None or len(data.shape) < 2:
+        return
+    if step.main.facts.get("dim", 1) not in {1, -1, None}:
         return
     yield (
         f"cross_entropy takes {data.shape[1]:,} columns a row: with a running maximum and sum over "

@@ -268,7 +268,7 @@ class Recorder(Interpreter):
             case "copy_":
                 return owner
         values = [owner, *positional, *named.values()]
-        return self._operator(canonical(name), owner, positional, named, values)
+        return _alone(name, self._operator(canonical(name), owner, positional, named, values))
 
     def _library(self, path: str, positional: list[Any], named: dict[str, Any]) -> Any:  # noqa: PLR0911
         root, leaf = path.partition(".")[0], path.rpartition(".")[2]
@@ -325,7 +325,8 @@ class Recorder(Interpreter):
         first, *rest = positional or [named.get("input")]
         if not positional:
             named = {key: value for key, value in named.items() if key != "input"}
-        return self._operator(canonical(leaf), first, rest, named, [first, *rest, *named.values()])
+        values = [first, *rest, *named.values()]
+        return _alone(leaf, self._operator(canonical(leaf), first, rest, named, values))
 
     # Attributes and indices
 
@@ -379,6 +380,11 @@ class Recorder(Interpreter):
             used = sum(each is not None and each is not Ellipsis for each in parts)
             parts[place : place + 1] = [slice(None)] * max(len(tensor.shape) - used, 0)
         return tensor.taken(members.part_of(tensor.shape, parts), moves.index_text(parts))
+
+
+def _alone(name: str, found: Any) -> Any:
+    """What a call returns: `amax` gives no indices, where `max` does."""
+    return found[0] if name in {"amax", "amin"} and isinstance(found, tuple) else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def traffic(op: Operator) -> int | None:
     """Return the bytes that an operator reads and writes once; None if unknown."""
     inputs = {id(tensor): tensor for tensor in op.inputs}
     looks_up = op.kind == "embedding"
-    read = [read_by([op], each) if looks_up else each.bytes for each in inputs.values()]
+    read = [read_by([op], each) if looks_up else _held(each) for each in inputs.values()]
     if op.name in _PICKS and op.outputs:
         sizes = (read[0], op.outputs[0].bytes)
         read[0] = None if None in sizes else min(size for size in sizes if size is not None)
@@ -76,15 +76,21 @@ def traffic(op: Operator) -> int | None:
 def read_by(users: Sequence[Operator], tensor: Tensor) -> int | None:
     """Return the bytes of a tensor that operators have to read: of a table in which they only look
     rows up, these; of an expanded view, what lies in memory."""
-    size, shape = tensor.bytes, tensor.shape
-    if size and tensor.memory is not None and tensor.elements:
-        size = size * min(tensor.memory, tensor.elements) // tensor.elements
+    size, shape = _held(tensor), tensor.shape
     if not size or not shape or not shape[0] or tensor.origin != "parameter":
         return size
     if any(op.kind != "embedding" for op in users):
         return size
     rows = total(op.facts.get("rows") for op in users)
     return size if rows is None else min(rows * size // shape[0], size)
+
+
+def _held(tensor: Tensor) -> int | None:
+    """Bytes that lie in memory: of an expanded view fewer than it has elements."""
+    size, elements = tensor.bytes, tensor.elements
+    if not size or tensor.memory is None or not elements:
+        return size
+    return size * min(tensor.memory, elements) // elements
 
 
 def steps_of(operators: list[Operator]) -> list[Step]:

@@ -103,8 +103,9 @@ def test_what_is_right_for_a_reason_is_not_named(form: tuple[str, str]) -> None:
          "coalesced-access"),
         ("1.5f", "1.5", 7, "a literal without `f` is a double", None),
         ("+ i + k]", "+ i / rows + k]", 7, "divides its index", "shape-specialization"),
-        ("if (i < columns)", "if (threadIdx.x % 2 == 0)", 9, "take different branches",
-         "divergence-avoidance"),
+        ("if (i < columns) y[row * columns + i] = total;",
+         "if (threadIdx.x % 2 == 0) y[i] = total; else y[i] = -total;", 9,
+         "take different branches", "divergence-avoidance"),
         ("float total = 0.0f", "half total = 0.0f", 7, "kept in 16 bits", None),
     ],
 )  # fmt: skip
@@ -132,6 +133,84 @@ def test_of_warps_of_own_addresses_and_of_comments_nothing_is_said(form: tuple[s
     assert remarks_on(text).lines == ()
 
 
+RIGHT_CUDA = {
+    "a histogram in shared memory, through a pointer": (
+        "extern __shared__ char raw[]; int* bins = reinterpret_cast<int*>(raw);\n"
+        "    for (int k = i; k < n; k += 99) atomicAdd(bins + key, 1);"
+    ),
+    "the next tile of a persistent kernel": (
+        "while (true) { if (i == 0) tile = atomicAdd(counter, 1); }"
+    ),
+    "a sum whose address follows the loop": (
+        "for (int t = 0; t < n; ++t) { int at = index[t]; atomicAdd(&out[at], 1.0f); }"
+    ),
+    "literals that are converted while compiling": (
+        'float zero = 0.0; float most = fmaxf(x[0], 0.0); printf("version 1.0 * 2");'
+    ),
+    "a store of one lane in four": "if (threadIdx.x % 4 == 0) out[0] = zero;",
+    "whole warps that branch": "if (threadIdx.x % 64 < 32) a(); else b();",
+    "a value that is no sum over the loop": (
+        "for (int k = 0; k < n; ++k) { half a = s[k]; a = a + s[k + 1]; acc += float(a); }"
+    ),
+    "a divisor of the template": "for (int k = 0; k < n; ++k) j = i / (WIDTH / 8);",
+    "numbers that are no addresses": "float at = start + i * step;",
+}
+
+
+@pytest.mark.parametrize("name", RIGHT_CUDA)
+def test_of_right_cuda_nothing_is_said(name: str) -> None:
+    head = "template <int WIDTH>\n__global__ void later(float*, int);\nfloat b = n * 1.5;\n"
+    head += "__global__ void k(float* out, const float* x, int n) {\n"
+    head += "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    "
+    assert remarks_on(head + RIGHT_CUDA[name] + "\n}\n").lines == ()
+
+
+RIGHT_TRITON = {
+    "what a loop stores is loaded again": (
+        "    for s in range(n):\n        a = tl.load(o_ptr + at, mask=at < n)\n"
+        "        tl.store(o_ptr + at, tl.exp(a), mask=at < n)\n"
+    ),
+    "annotated names": (
+        "    for s in range(n):\n        a: tl.tensor = tl.load(x_ptr + s)\n        b = tl.exp(a)\n"
+    ),
+    "a sum that was converted": (
+        "    acc = tl.zeros([B], tl.float16)\n    acc = acc.to(tl.float32)\n"
+        "    for s in range(n):\n        acc += s\n"
+    ),
+    "a branch for whole blocks": (
+        "    if EVEN:\n        a = tl.load(x_ptr + at)\n    else:\n"
+        "        a = tl.load(x_ptr + at, mask=at < n)\n"
+    ),
+    "loops of which one runs": (
+        "    if EVEN:\n        for s in range(n):\n            a = tl.load(x_ptr + s)\n"
+        "    else:\n        for s in range(n):\n            a = tl.load(x_ptr + s)\n"
+    ),
+    "a divisor that is constant": (
+        "    part = B // 4\n    for s in range(n):\n        a = (s + at) % part\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT_TRITON)
+def test_of_right_triton_nothing_is_said(name: str) -> None:
+    head = "@triton.jit\ndef k(x_ptr, o_ptr, n, EVEN: tl.constexpr, B: tl.constexpr):\n"
+    assert remarks_on(head + "    at = tl.arange(0, B)\n" + RIGHT_TRITON[name]).lines == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = " + "+".join("p" * 1500),
+        "x = " + "-" * 1500 + "p",
+        "for i in range(9):\n"
+        + "".join(f"        a{n} = a{n + 1}\n" for n in range(190))
+        + "        b = " + " + ".join(["tl.exp(c)"] * 30),
+    ],
+)  # fmt: skip
+def test_hostile_triton_is_read_at_once(body: str) -> None:
+    remarks_on(f"@triton.jit\ndef k(p, c):\n    {body}\n")
+
+
 def test_many_lines_with_the_same_fault_are_one_sentence() -> None:
     loads = "\n".join(f"    v{n} = tl.load(x_ptr + at)" for n in range(9))
     text = planted(
@@ -142,7 +221,8 @@ def test_many_lines_with_the_same_fault_are_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["x = 1.0 * a / b; ", "for (;;) { ", "atomicAdd(&", "int i = threadIdx.x;"]
+    "unit",
+    ["x = 1.0 * a / b; ", "for (;;) { ", "atomicAdd(&", "int i = threadIdx.x;", "half a = 0;"],
 )
 def test_the_time_for_foreign_cuda_grows_with_its_length(unit: str) -> None:
     text = "__global__ void k() { " + unit * (30_000 // len(unit))

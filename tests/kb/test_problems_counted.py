@@ -413,3 +413,52 @@ def test_numbers_that_are_read_from_a_tensor_are_no_tensors() -> None:
     body = "return x * s.max().item()"
     found = analyse(read_problem(module("pass", body, "torch.rand(8, 8), torch.rand(8)", "x, s")))
     assert [step.name for step in found.steps] == ["max", "mul"]
+
+
+def test_amax_gives_no_indices_and_max_along_a_dimension_does() -> None:
+    body = "return x.amax(1), torch.amin(x, 1), x.max(1).values, x.max(dim=1)"
+    outputs = read_problem(module("pass", body)).outputs
+    assert [each.dtype for each in outputs] == ["float32"] * 4 + ["int64"]
+
+
+def test_an_expanded_operand_is_read_as_far_as_it_lies_in_memory() -> None:
+    text = module("pass", "return x.expand(64, 128) * 2", "torch.rand(1, 128)")
+    assert analyse(read_problem(text)).moved_bytes == 128 * 4 + 64 * 128 * 4
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x.exp().sum(1).log(), x.gather(0, t[:, None])",
+        "return x.exp().sum(1).log().mean() + x.gather(1, t[:, None].expand(64, 17)).max()",
+    ],
+)
+def test_an_unrelated_gather_makes_no_loss(body: str) -> None:
+    inputs = "torch.rand(64, 1000), torch.randint(0, 9, (64,))"
+    names = {
+        step.name for step in analyse(read_problem(module("pass", body, inputs, "x, t"))).steps
+    }
+    assert "logsumexp" in names
+    assert "cross_entropy" not in names
+
+
+def test_repeated_products_of_data_are_no_recurrence_with_weights() -> None:
+    body = "for _ in range(6):\n            x = x @ y\n        return x"
+    text = module("pass", body, "torch.rand(64, 64), torch.rand(64, 64)", "x, y")
+    assert analyse(read_problem(text)).loop is None
+
+
+def test_what_needs_a_whole_reduction_follows_it() -> None:
+    body = "m = x.mean(0, keepdim=True)\n        return (x - m) * 2, m + 1"
+    told = fact_lines(analyse(read_problem(module("pass", body))), None)[0]
+    assert "fuse" not in told
+    assert "sub, mul" in told
+
+
+def test_a_product_is_stored_where_other_rows_or_all_of_it_are_reduced() -> None:
+    layers = "self.f = nn.Linear(128, 4096)"
+    for body in ("h = self.f(x)\n        return h - h.mean()",
+                 "h = self.f(x)\n        return F.softmax(h, 0)"):  # fmt: skip
+        plan = plan_line(analyse(read_problem(module(layers, body))), None)
+        assert "never stored" not in (plan or "")
+        assert "columns" not in (plan or "")
