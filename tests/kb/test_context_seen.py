@@ -67,7 +67,8 @@ def test_they_take_a_share_of_a_small_budget(searcher: Searcher) -> None:
 
 def test_where_nothing_answers_them_they_are_told_all_the_same(searcher: Searcher) -> None:
     kernel = (
-        "import triton\nimport triton.language as tl\n\n@triton.jit\ndef zzz(q, n, L: tl.constexpr):\n"
+        "import triton\nimport triton.language as tl\n\n@triton.jit\n"
+        "def zzz(q, n, L: tl.constexpr):\n"
     )
     kernel += "    tl.store(q + tl.arange(0, L), 0)\n"
     found = build_context(ContextRequest(kernel=kernel, max_tokens=1000), searcher)
