@@ -1,5 +1,5 @@
 """What the text of a CUDA kernel shows: atomics in loops, lanes along a slow axis, index divisions,
-sums in half precision, doubles by accident, missing bounds."""
+sums in half precision, doubles by accident, branches within a warp."""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """What the syntax tree of a Triton kernel file shows: passes over one pointer, tiles too small."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 # triton.compile's default.
@@ -73,16 +73,21 @@ def is_jit(node: ast.FunctionDef) -> bool:
     )
 
 
-def _is_tl(call: ast.AST, name: str) -> bool:
-    return (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr == name
-        and isinstance(call.func.value, ast.Name)
-    )
+def called(node: ast.AST) -> str:
+    """The name of a function of `tl` that a node calls; empty if it is no such call."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr if isinstance(node.func.value, ast.Name) else ""
+    return ""
 
 
-def _leftmost(node: ast.expr) -> str | None:
+def calls(tree: ast.AST, names: Container[str]) -> Iterator[ast.Call]:
+    """The calls of functions of `tl` by these names, that have arguments."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and called(node) in names:
+            yield node
+
+
+def leftmost(node: ast.expr) -> str | None:
     """The pointer of `pointer + offset + ...`."""
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         node = node.left
@@ -105,14 +110,14 @@ def passes_of(kernel: ast.FunctionDef) -> dict[str, int]:
             case ast.AugAssign(target=ast.Name(id=name)) if loop is not None:
                 moved.setdefault(name, id(loop))
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                left = _leftmost(value)
+                left = leftmost(value)
                 if left == name and loop is not None:
                     moved.setdefault(name, id(loop))
                 elif left in roots:
                     roots[name] = roots[left]
                     moved.pop(name, None)
-            case ast.Call(args=[where, *_]) if loop is not None and _is_tl(node, "load"):
-                left = _leftmost(where)
+            case ast.Call(args=[where, *_]) if loop is not None and called(node) == "load":
+                left = leftmost(where)
                 if left in roots and moved.get(left, id(loop)) == id(loop):
                     loops.setdefault((roots[left], _beginning(loop)), set()).add(id(loop))
         outer = loop is None and isinstance(node, ast.For | ast.While)
@@ -157,8 +162,8 @@ def _small_tile(
     warps = given.get("num_warps", _DEFAULT_WARPS)
     extents = {
         ast.unparse(node.args[1]): _integer(node.args[1], given)
-        for node in ast.walk(kernel)
-        if isinstance(node, ast.Call) and _is_tl(node, "arange") and len(node.args) == 2
+        for node in calls(kernel, {"arange"})
+        if len(node.args) == 2
     }
     if warps is None or not extents:
         return

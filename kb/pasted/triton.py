@@ -5,13 +5,10 @@ are no powers of two."""
 import ast
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from kb.pasted.remark import Remark
-from kb.pasted.source_triton import is_jit, passes_of
-
-Loops = tuple[ast.For | ast.While, ...]
-"""Those around a statement, the outermost first."""
+from kb.pasted.source_triton import called, calls, is_jit, leftmost, passes_of
 
 # Nodes of one statement, and statements of one loop, that are looked at: more is generated text.
 _MOST_NODES: Final = 2_000
@@ -54,14 +51,24 @@ def remarks(tree: ast.Module) -> Iterator[Remark]:
     }
     for kernel in kernels:
         yield from _Kernel(kernel, constants).remarks()
-        for pointer, passes in passes_of(kernel).items():
-            if passes > 1 and not _branches_to_loops(kernel):
+        again = {} if _branches_to_loops(kernel) else passes_of(kernel)
+        for pointer, passes in again.items():
+            if passes > 1:
                 text = (
                     f"`{pointer}` is read in {passes} loops from the same beginning: a program "
                     "that keeps its row in registers, or merges the passes, reads it once."
                 )
                 yield Remark(kernel.lineno, text, "register-caching")
     yield from _tiles(tree, kernels)
+
+
+class _Around(NamedTuple):
+    """What is around a statement."""
+
+    loops: tuple[ast.For | ast.While, ...] = ()
+    """The outermost first."""
+    branch: bool = False
+    """Whether it is in a branch: what that accesses without a mask, its condition allows."""
 
 
 class _Kernel:
@@ -73,14 +80,10 @@ class _Kernel:
         """Loop → names that can change from one iteration to the next."""
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         settled = {each.arg for each in arguments if "constexpr" in _text(each.annotation)}
-        pointers = {
-            _leftmost(each.args[0])
-            for each in ast.walk(node)
-            if _called(each) in _BEFORE_MASK and isinstance(each, ast.Call) and each.args
-        }
+        pointers = {leftmost(each.args[0]) for each in calls(node, _BEFORE_MASK)}
         self._sized = {each.arg for each in arguments} - settled - pointers
         """Arguments that are neither constants nor pointers: lengths of run time among them."""
-        self._asserted = any(_called(each) == "static_assert" for each in ast.walk(node))
+        self._asserted = any(called(each) == "static_assert" for each in ast.walk(node))
         self._settled = settled | constants
         self._wide: set[str] = set()
         """Names that hold a value for each element of a tile."""
@@ -93,24 +96,22 @@ class _Kernel:
 
     def remarks(self) -> Iterator[Remark]:
         """Yield what is seen, in the order of the text."""
-        yield from self._in(self._body, ())
+        yield from self._in(self._body, _Around())
 
-    def _in(self, body: Sequence[ast.stmt], loops: Loops) -> Iterator[Remark]:
+    def _in(self, body: Sequence[ast.stmt], around: _Around) -> Iterator[Remark]:
         for statement in body:
             if isinstance(statement, ast.For | ast.While):
                 head = statement.iter if isinstance(statement, ast.For) else statement.test
-                yield from self._expression(head, loops)
-                yield from self._in(statement.body, (*loops, statement))
-                continue
-            if isinstance(statement, ast.If):
-                yield from self._expression(statement.test, loops)
-                # What a branch accesses without a mask, its condition allows.
+                yield from self._expression(head, around)
+                inner = around._replace(loops=(*around.loops, statement))
+                yield from self._in(statement.body, inner)
+            elif isinstance(statement, ast.If):
+                yield from self._expression(statement.test, around)
                 branches = [*statement.body, *statement.orelse]
-                told = self._in(branches, loops)
-                yield from (each for each in told if _NO_MASK not in each.text)
-                continue
-            yield from self._expression(statement, loops)
-            yield from self._assigned(statement, loops)
+                yield from self._in(branches, around._replace(branch=True))
+            else:
+                yield from self._expression(statement, around)
+                yield from self._assigned(statement, around.loops)
 
     def _assigned(self, statement: ast.stmt, loops: Sequence[ast.stmt]) -> Iterator[Remark]:
         match statement:
@@ -141,20 +142,20 @@ class _Kernel:
             self._wide.add(name)
             if self._is_bounded(value):
                 self._bounded.add(name)
-        if _called(value) in {"zeros", "full"} and isinstance(value, ast.Call):
+        if called(value) in {"zeros", "full"} and isinstance(value, ast.Call):
             dtypes = [*value.args[1:], *(each.value for each in value.keywords)]
             if any(getattr(each, "attr", "") in _NARROW for each in dtypes):
                 self._narrow.add(name)
 
     def _is_wide(self, node: ast.AST) -> bool:
         return bool(self._wide & _names(node)) or any(
-            _called(each) == "arange" for each in ast.walk(node)
+            called(each) == "arange" for each in ast.walk(node)
         )
 
     def _is_bounded(self, node: ast.AST) -> bool:
         return bool(self._bounded & _names(node)) or any(
             (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod))
-            or _called(each) in {"minimum", "where", "clamp"}
+            or called(each) in {"minimum", "where", "clamp"}
             for each in ast.walk(node)
         )
 
@@ -166,31 +167,27 @@ class _Kernel:
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 wide = [each for each in (left, right) if self._is_wide(each)]
                 return len(wide) == 1 and self._counts_up(wide[0])
-        return _called(node) == "arange"
+        return called(node) == "arange"
 
-    def _expression(self, node: ast.AST, loops: Loops) -> Iterator[Remark]:
+    def _expression(self, node: ast.AST, around: _Around) -> Iterator[Remark]:
         nodes = list(islice(ast.walk(node), _MOST_NODES))
         for each in nodes if len(nodes) < _MOST_NODES else ():
             if isinstance(each, ast.Call):
-                yield from self._call(each, loops)
+                yield from self._call(each, around)
             elif isinstance(each, ast.BinOp) and isinstance(each.op, ast.FloorDiv | ast.Mod):
                 runtime = _names(each.right) - self._settled
-                inner = loops and not any(
-                    isinstance(other, ast.For | ast.While) and other is not loops[-1]
-                    for other in ast.walk(loops[-1])
-                )
-                divides = runtime and inner and not self._is_wide(each.right)
-                if divides and self._is_wide(each.left):
+                wide = self._is_wide(each.left) and not self._is_wide(each.right)
+                if runtime and wide and around.loops and not _holds_loop(around.loops[-1]):
                     yield Remark(each.lineno, _DIVISION, "shape-specialization")
 
-    def _call(self, call: ast.Call, loops: Loops) -> Iterator[Remark]:
-        name = _called(call)
+    def _call(self, call: ast.Call, around: _Around) -> Iterator[Remark]:
+        name, loops = called(call), around.loops
         if name in _BEFORE_MASK and call.args:
             given = {each.arg for each in call.keywords}
             pointer, wide = call.args[0], self._is_wide(call.args[0])
             masked = len(call.args) > _BEFORE_MASK[name] or not _CHECKED.isdisjoint(given)
             free = wide and not masked and not self._is_bounded(pointer)
-            if free and self._sized and not self._asserted:
+            if free and self._sized and not (self._asserted or around.branch):
                 filled = ", and give `other` what changes no result." if name == "load" else "."
                 yield Remark(call.lineno, f"`tl.{name}` has {_NO_MASK}{filled}", None)
             step = self._apart(pointer)
@@ -238,13 +235,6 @@ def _text(node: ast.AST | None) -> str:
     return "" if node is None else ast.unparse(node)
 
 
-def _called(node: ast.AST) -> str:
-    """The name of a function of `tl` that a node calls; empty if it is no such call."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr if isinstance(node.func.value, ast.Name) else ""
-    return ""
-
-
 def _names(node: ast.AST) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
@@ -262,11 +252,7 @@ def _terms(node: ast.expr) -> Iterator[ast.expr]:
 def _changing(loop: ast.For | ast.While) -> set[str]:
     """Names that can change from one iteration of a loop to the next."""
     stores = [each for each in ast.walk(loop) if isinstance(each, ast.stmt) and each is not loop]
-    written = {
-        _leftmost(each.args[0])
-        for each in ast.walk(loop)
-        if isinstance(each, ast.Call) and each.args and _called(each) in _WRITES
-    }
+    written = {leftmost(each.args[0]) for each in calls(loop, _WRITES)}
     edges: list[tuple[set[str], set[str]]] = []
     found = _names(loop.target) if isinstance(loop, ast.For) else set[str]()
     for each in stores:
@@ -277,12 +263,7 @@ def _changing(loop: ast.For | ast.While) -> set[str]:
                 found |= _names(target)
             case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
                 names, used = _targets(each), _names(value)
-                loads = [n for n in ast.walk(value) if _called(n) == "load"]
-                again = any(
-                    _leftmost(n.args[0]) in written
-                    for n in loads
-                    if isinstance(n, ast.Call) and n.args
-                )
+                again = any(leftmost(n.args[0]) in written for n in calls(value, {"load"}))
                 if again or names & used:
                     found |= names
                 edges.append((names, used))
@@ -305,36 +286,28 @@ def _targets(node: ast.stmt) -> set[str]:
     return set()
 
 
-def _leftmost(node: ast.expr) -> str:
-    """The pointer of `pointer + offset + ...`; empty where there is none."""
-    while isinstance(node, ast.BinOp):
-        node = node.left
-    return node.id if isinstance(node, ast.Name) else ""
+def _holds_loop(node: ast.AST) -> bool:
+    """Whether there is a loop within a statement."""
+    inner = (each for each in ast.walk(node) if each is not node)
+    return any(isinstance(each, ast.For | ast.While) for each in inner)
 
 
 def _branches_to_loops(kernel: ast.FunctionDef) -> bool:
     """Whether some of a kernel's loops are in branches, of which one runs."""
-    return any(
-        isinstance(inner, ast.For | ast.While)
-        for each in ast.walk(kernel)
-        if isinstance(each, ast.If)
-        for inner in ast.walk(each)
-    )
+    return any(isinstance(each, ast.If) and _holds_loop(each) for each in ast.walk(kernel))
 
 
 def _tiles(tree: ast.Module, kernels: Sequence[ast.FunctionDef]) -> Iterator[Remark]:
-    """Lengths of `tl.arange` that launches or defaults give and that are no powers of two."""
-    lengths: dict[str, set[str]] = {}
-    for kernel in kernels:
-        spans = [each for each in ast.walk(kernel) if _called(each) == "arange"]
-        lengths[kernel.name] = {
-            name
-            for each in spans
-            if isinstance(each, ast.Call)
+    """Lengths of `tl.arange` that launches give and that are no powers of two."""
+    lengths = {
+        kernel.name: {
+            part.id
+            for each in calls(kernel, {"arange"})
             for part in each.args[1:]
             if isinstance(part, ast.Name)
-            for name in (part.id,)
         }
+        for kernel in kernels
+    }
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)):
             continue
