@@ -81,8 +81,7 @@ def remarks(text: str) -> Iterator[Remark]:
     constants = {name for pair in _CONSTANT.findall(bare) for name in pair if name}
     for parameters in _TEMPLATE.findall(bare):
         constants.update(_WORD.findall(parameters))
-    closing = _closing(bare)
-    for start, end in _bodies(bare, closing):
+    for _, start, end in bodies(bare):
         yield from _Body(bare, start, end, constants).remarks()
 
 
@@ -90,18 +89,19 @@ def _blank(match: re.Match[str]) -> str:
     return " " + "\n" * match[0].count("\n")
 
 
-def _bodies(text: str, closing: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Where the body of each kernel begins and ends."""
-    place = 0
-    while (place := text.find("__global__", place)) >= 0:
-        start, declared = text.find("{", place), text.find(";", place)
+def bodies(text: str) -> Iterator[tuple[int, int, int]]:
+    """Where each kernel is declared, and where its body begins and ends."""
+    closing, mark = _closing(text), 0
+    while (mark := text.find("__global__", mark)) >= 0:
+        start, declared = text.find("{", mark), text.find(";", mark)
         if start < 0:
             return
         if 0 <= declared < start:
-            place = declared
+            mark = declared
             continue
-        place = closing.get(start, len(text))
-        yield start, place
+        end = closing.get(start, len(text))
+        yield mark, start, end
+        mark = end
 
 
 def _closing(text: str) -> dict[int, int]:

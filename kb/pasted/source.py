@@ -7,8 +7,10 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from kb.parsing import PARSING
+from kb.pasted.cuda import bodies
 from kb.pasted.source_triton import IdleLanes, Reread, read_triton
 
 # Beyond this a file is generated or meant to stall the reader; nothing is read from it.
@@ -163,16 +165,10 @@ def _rereads_cuda(text: str) -> Iterator[Reread]:
 
 def _kernels(text: str) -> Iterator[tuple[str, str]]:
     """Parameter list and body of each `__global__` function."""
-    start = 0
-    for _ in range(_MOST_KERNELS):
-        start = text.find("__global__", start)
-        if start < 0:
-            return
-        start += len("__global__")
-        opening = text.find("{", start, start + _MOST_HEADER)
-        header = text[start:opening].rstrip() if opening >= 0 else ""
-        if header.endswith(")") and ";" not in header:
-            yield _last_group(header), _body(text, opening + 1)
+    for mark, start, end in islice(bodies(text), _MOST_KERNELS):
+        header = text[mark:start].rstrip()
+        if len(header) < _MOST_HEADER and header.endswith(")"):
+            yield _last_group(header), text[start + 1 : min(end, start + 1 + _MOST_BODY)]
 
 
 def _last_group(header: str) -> str:
@@ -183,13 +179,3 @@ def _last_group(header: str) -> str:
         if depth == 0:
             return header[position + 1 : -1]
     return ""
-
-
-def _body(text: str, start: int) -> str:
-    depth = 1
-    end = min(len(text), start + _MOST_BODY)
-    for position in range(start, end):
-        depth += {"{": 1, "}": -1}.get(text[position], 0)
-        if depth == 0:
-            return text[start:position]
-    return text[start:end]
