@@ -121,22 +121,28 @@ class Contest:
         except WorkerError as error:
             problem, fault = str(error), error.fault
         bad = [outcome for outcome in outcomes if outcome.case.counted and not outcome.case.passed]
+        own = candidate and self.evidence.own
         # The problem's own model is timed whatever its values.
-        if bad and not (candidate and self.evidence.own):
+        if bad and not own:
             problem, fault = bad[0].case.problem, bad[0].case.fault
         contestant.worker.take_back("inputs", "outputs")
-        if problem is None:
+        checked = bool(contestant.outputs)
+        unseen = None if checked or problem else f"no case counts: {outcomes[0].case.why_not}"
+        if problem is None and (checked or own):
+            # Where no case counts, it was never called, and checks would tell nothing.
             return Contender(
-                entrant.name, contestant.worker, contestant.outputs, checked=True,
+                entrant.name, contestant.worker, contestant.outputs, checked=checked,
                 overlaps=contestant.overlaps,
             )  # fmt: skip
         contestant.worker.stop()
-        if candidate:
+        if candidate and unseen:
+            self.evidence.unseen.append(f"in a fresh process at the given shape {unseen}")
+        elif candidate:
             self.evidence.wrong.append(f"in a fresh process at the given shape: {problem}")
             self.evidence.faults += [fault] if fault is not None else []
             self.evidence.cheats += [cheat for outcome in outcomes for cheat in outcome.cheats]
         else:
-            self.notes.append(f"{entrant.name} is not timed: {problem}")
+            self.notes.append(f"{entrant.name} is not timed: {problem or unseen}")
         return None
 
     def _entrants(self) -> list[Contender] | None:

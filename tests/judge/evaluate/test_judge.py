@@ -519,6 +519,7 @@ def test_what_a_problem_creates_itself_has_the_dtype_that_was_asked_for(
     assert found.verdict is Verdict.LIBRARY, found.reasons
     assert [each.contender for each in found.timings] == ["candidate", "eager"]
     assert any(case.passed for case in found.cases) == (first == "zeros")
+    assert not any("failed while it was timed" in text for text in found.disclosures)
 
 
 def test_a_problem_that_cannot_be_timed_says_why(interpreting, tmp_path):
