@@ -11,6 +11,7 @@ from agent.proposers.recipe.patterns import attempt, needed, require
 from judge.graph import Graph
 from judge.worker import messages as m
 
+_LOGSUMEXP: Final = "aten.logsumexp.default"
 # Operator → what the kernels call it.
 _REDUCTIONS: Final = {
     "aten.sum.default": "sum", "aten.sum.dim_IntList": "sum",
@@ -22,7 +23,7 @@ _REDUCTIONS: Final = {
 # Of the rows of a product.
 _ROW_REDUCTIONS: Final = {
     **{operator: kind for operator, kind in _REDUCTIONS.items() if kind != "prod"},
-    "aten.logsumexp.default": "logsumexp",
+    _LOGSUMEXP: "logsumexp",
 }
 # Operator → whether the largest is sought.
 _PAIRS: Final = {"aten.max.dim": True, "aten.min.dim": False}
@@ -35,6 +36,13 @@ def _reduce(graph: Graph, root: str) -> Core:
     """Sum, mean, product, maximum or minimum."""
     kind, place, inner = _reduction(graph, root, _REDUCTIONS)
     return _core(graph, root, "reduce", place, {"kind": repr(kind)}, inner)
+
+
+def _logsumexp(graph: Graph, root: str) -> Core:
+    """The logarithm of a sum of exponentials."""
+    node = graph[root]
+    require(node.op == _LOGSUMEXP and not set(node.kwargs) - {"keepdim"})
+    return _core(graph, root, "logsumexp", _place(graph, node, argument(node, 1)), {})
 
 
 def _argmax(graph: Graph, root: str) -> Core:
@@ -253,8 +261,8 @@ def _parts(graph: Graph, source: str) -> dict[str, int]:
 
 # With what is around them; then alone.
 FUSED_REDUCTIONS: Final[tuple[Finder, ...]] = tuple(
-    fusing(find) for find in (_variance, _reduce, _argmax, _reverse_scan, _scan)
+    fusing(find) for find in (_variance, _reduce, _logsumexp, _argmax, _reverse_scan, _scan)
 )
 REDUCTIONS: Final[tuple[Finder, ...]] = (
-    _variance, _reduce, _argmax, _norm, _divergence, _reverse_scan, _scan,
+    _variance, _reduce, _logsumexp, _argmax, _norm, _divergence, _reverse_scan, _scan,
 )  # fmt: skip
