@@ -25,6 +25,7 @@ from kb.embedders import Embedder, load_embedder
 from kb.search.abstention import Calibration, Evidence, relevance
 from kb.search.engine import Searcher
 from kb.search.models import Filters
+from kb.vocabulary import load_yaml
 
 _QUESTIONS = Path(__file__).with_name("questions.yaml")
 _TARGET = DATA / "abstention.yaml"
@@ -42,9 +43,9 @@ _MAX_REFUSED = 0.015
 
 def _questions() -> dict[str, dict[str, list[str]]]:
     """Part → side → questions: `calibrate`, which is fitted on, and `held_out`."""
-    found: dict[str, dict[str, list[str]]] = yaml.safe_load(_QUESTIONS.read_text(encoding="utf-8"))
+    found: dict[str, dict[str, list[str]]] = load_yaml(_QUESTIONS.read_text(encoding="utf-8"))
     for side, name in (("answerable", "techniques"), ("unanswerable", "unanswerable")):
-        judged = yaml.safe_load((_JUDGED / f"{name}.yaml").read_text(encoding="utf-8"))
+        judged = load_yaml((_JUDGED / f"{name}.yaml").read_text(encoding="utf-8"))
         found["calibrate"][side] += [
             each["query"] for each in judged if half_of(each["id"]) == "dev"
         ]

@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 import platformdirs
-import yaml
 
 from ingest.chunking import CHUNKER_VERSION
 from ingest.corpus_source import corpus_state
@@ -40,6 +39,7 @@ from kb.index.layout import SCHEMA_VERSION, IndexLayout
 from kb.index.state import IndexState
 from kb.index.writer import IndexWriter
 from kb.records import Chunk, Source, chunk_id, text_hash
+from kb.vocabulary import load_yaml
 
 # Distributions and import packages, read in this order until there are chunks enough.
 PACKAGES = ("triton", "numpy", "torch", "transformers", "sympy")
@@ -92,7 +92,7 @@ class StandIns:
 def questions(count: int) -> list[str]:
     """`count` questions that the corpus answers, of those that abstention is calibrated on."""
     path = Path(__file__).parents[1] / "abstention" / "questions.yaml"
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data = load_yaml(path.read_text(encoding="utf-8"))
     found: list[str] = data["calibrate"]["answerable"]
     return found[:: max(len(found) // count, 1)][:count]
 

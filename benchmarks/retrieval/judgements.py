@@ -19,6 +19,7 @@ from benchmarks.retrieval.indexes import Corpus
 from benchmarks.retrieval.sentences import normalized
 from kb.errors import KbError
 from kb.search.models import MAX_QUERY_CHARS
+from kb.vocabulary import load_yaml
 
 FOLDER = Path(__file__).with_name("queries")
 Style = Literal["symptom", "metrics", "api-symbol", "error", "how-to", "concept"]
@@ -175,7 +176,7 @@ def _names(corpus: Corpus) -> dict[str, str]:
             names[normalized(name)] = f"a name of {slug}"
     for slug, kernel in corpus.generation.kernels.items():
         names[normalized(kernel.entry.title)] = f"the title of {slug}"
-    calibration = yaml.safe_load(_CALIBRATION.read_text(encoding="utf-8"))["calibrate"]
+    calibration = load_yaml(_CALIBRATION.read_text(encoding="utf-8"))["calibrate"]
     for question in (*calibration["answerable"], *calibration["unanswerable"]):
         names[normalized(question)] = "a question that abstention was calibrated on"
     return names
@@ -201,7 +202,7 @@ def _read(path: Path, model: type[Any]) -> list[Any]:
     if not path.is_file():
         return []
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = load_yaml(path.read_text(encoding="utf-8"))
         return TypeAdapter(list[model]).validate_python(data or [])  # type: ignore[valid-type]
     except (yaml.YAMLError, ValidationError) as error:
         raise KbError(f"{path}: {error}") from error

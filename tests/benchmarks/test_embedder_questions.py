@@ -5,13 +5,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 
 from kb.corpus.loader import load_shipped_corpus
-from kb.vocabulary import taxonomy
+from kb.vocabulary import load_yaml, taxonomy
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-QUESTIONS = yaml.safe_load((BENCHMARKS / "embedder/questions.yaml").read_text("utf-8"))
+QUESTIONS = load_yaml((BENCHMARKS / "embedder/questions.yaml").read_text("utf-8"))
 TEXTS = [(slug, each["text"]) for slug, asked in QUESTIONS.items() for each in asked]
 STYLES = {"symptom", "metrics", "howto", "concept", "error", "api", "code"}
 LEAST_PER_TECHNIQUE = 10
@@ -34,7 +33,7 @@ def queries(name):
     path = BENCHMARKS / "retrieval/queries" / name
     if path.suffix == ".tsv":
         return {tuple(words(field)) for line in path.open() for field in line.split("\t")}
-    return {tuple(words(each["query"])) for each in yaml.safe_load(path.read_text("utf-8"))}
+    return {tuple(words(each["query"])) for each in load_yaml(path.read_text("utf-8"))}
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ from ingest.sources.cache import Cache, Fetched
 from kb.embedders.onnx import OnnxEmbedder
 from kb.embedders.shipped import MODEL_FILE, MODEL_FOLDER, TOKENIZER_FILE, shipped_model
 from kb.errors import SourceError
+from kb.vocabulary import load_yaml
 
 OPERATIONS = (
     ("row_sum", "Adds up the values of each row of a matrix", "acc += x"),
@@ -105,8 +106,7 @@ def test_the_whole_pipeline_runs_in_small_and_learns(tmp_path):
     device = training.torch.device("cpu")
     start = read_start(MODEL_FOLDER / MODEL_FILE)
     texts = Texts.of(data, MODEL_FOLDER / TOKENIZER_FILE, 32, 16, device)
-    few = {"steps": 10, "batch": 8, "learning_rate": 5e-5}
-    trial = PLAN.trial.model_copy(update=few)
+    trial = PLAN.trial.model_copy(update={"steps": 3, "batch": 8})
     before = _loss_of_docstrings(Encoder(start).eval(), data, texts)
     model = training.train(data, texts, start, trial, device)
     assert _loss_of_docstrings(model, data, texts) < 0.9 * before
@@ -196,13 +196,11 @@ def test_no_training_package_is_one_that_is_evaluated_on():
 
 
 def test_no_question_that_is_trained_on_is_asked_by_kernel_retrieve():
-    import yaml
-
     from benchmarks.embedder.training.entries import QUESTIONS_FILE
 
     judged = set(map(normalized, judged_texts()))
     assert len(judged) > 300
-    rows = yaml.safe_load(QUESTIONS_FILE.read_text(encoding="utf-8")).values()
+    rows = load_yaml(QUESTIONS_FILE.read_text(encoding="utf-8")).values()
     assert not judged & {normalized(row["text"]) for entry in rows for row in entry}
 
 

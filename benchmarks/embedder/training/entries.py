@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
 from benchmarks.embedder.training.code import embedded
 from benchmarks.embedder.training.records import Kind
 from ingest.corpus_source import corpus_state
 from kb.corpus.loader import shipped_corpus
 from kb.records import Chunk
+from kb.vocabulary import load_yaml
 
 QUESTIONS_FILE = Path(__file__).resolve().parents[1] / "questions.yaml"
 SECTIONS_OF_A_QUESTION = 3
@@ -33,7 +32,7 @@ def entry_pairs(
             continue
         chunks.setdefault(f"{chunk.kind}:{chunk.entry}", []).append(chunk)
     asked: dict[str, list[tuple[Kind, str]]] = {}
-    for slug, rows in yaml.safe_load(questions.read_text(encoding="utf-8")).items():
+    for slug, rows in load_yaml(questions.read_text(encoding="utf-8")).items():
         entry = chunks.get(f"technique:{slug}")
         if entry is None:
             raise ValueError(f"{questions}: the corpus has no technique {slug}")

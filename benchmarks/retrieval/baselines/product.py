@@ -28,6 +28,10 @@ class Product(Contender):
 
     def deepen(self, query: str, scope: Scope, ranked: Ranked) -> Ranked:
         filters = Filters(kinds=list(scope.kinds))
-        deep = [hit.row for hit in self._searcher.rank(query, DEPTH, filters, scope.but).hits]
-        shown = [hit.row for hit in self._searcher.rank(query, SHOWN, filters, scope.but).hits]
-        return replace(ranked, rows=[] if ranked.abstained else deep, unjudged=shown)
+
+        def rows(k: int) -> list[int]:
+            return [hit.row for hit in self._searcher.rank(query, k, filters, scope.but).hits]
+
+        if ranked.abstained:
+            return replace(ranked, unjudged=rows(SHOWN))
+        return replace(ranked, rows=rows(DEPTH), unjudged=ranked.top)
