@@ -125,7 +125,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Keep what the collection made out of later searches for garbage."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
