@@ -305,7 +305,19 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
 
 @pytest.fixture
 def checks_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check generations here: a child for each costs seconds, and has tests of its own."""
+    """Check generations here: a child for each costs a second, and has tests of its own."""
+    _check_in_process(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def module_checks_in_process() -> Iterator[None]:
+    """Check those of fixtures of a module here as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        _check_in_process(patch)
+        yield
+
+
+def _check_in_process(patch: pytest.MonkeyPatch) -> None:
     from kb.index import archive, doctor, writer
     from kb.index.check import problems_of
 
@@ -316,7 +328,7 @@ def checks_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
             return [str(error).removesuffix(": run `kb rebuild`")]
 
     for module in (archive, doctor, writer):
-        monkeypatch.setattr(module, "check_in_child", check)
+        patch.setattr(module, "check_in_child", check)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,8 @@ from kb.search.asked import asked_terms
 from kb.search.models import Filters
 from kb.search.query import QueryReader
 
+pytestmark = pytest.mark.usefixtures("module_checks_in_process")
+
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
