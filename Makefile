@@ -46,10 +46,10 @@ check: lint
 	@$(MAKE) --no-print-directory --jobs=3 contracts types fast
 
 fast: $(VENV)/.dev
-	$(BIN)/pytest --fast -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --fast --workers $(WORKERS)
 
 unit: $(VENV)/.dev
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --workers $(WORKERS)
 
 # The newest versions that the bounds allow, in an environment of its own: which of them breaks what
 # touches the insides of a dependency (uvicorn's protocol, RE2, pathspec, chromadb, bm25s).

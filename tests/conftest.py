@@ -103,6 +103,8 @@ SLOW = (
     "tests/server/",
 )
 
+pytest_plugins = ("forked",)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="Leave out what takes long: make check.")
@@ -118,7 +120,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; with xdist, `--no-loadscope-reorder` keeps that order."""
+    """Put the longest files first: workers take files in this order."""
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONGEST)))
 
@@ -129,18 +131,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def _leave(pid: int) -> None:
-    """End a worker at once, with all that it holds: giving that back takes seconds."""
-    if os.getpid() == pid:
-        os._exit(0)  # nobody asks for a worker's status
-
-
-# When pytest, which searches for garbage several times at its end, is through.
-if "PYTEST_XDIST_WORKER" in os.environ:
-    atexit.register(_leave, os.getpid())
-else:
-    # Some extensions complain at the end of the process about objects that are left.
-    atexit.register(gc.unfreeze)
+# Some extensions complain at the end of the process about objects that are left.
+atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -173,7 +165,7 @@ def corpus(tmp_path: Path) -> TinyCorpus:
 def once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """A folder that one of the workers makes, and all of them read."""
     base = tmp_path_factory.getbasetemp()
-    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    place = (base.parent if "PYTEST_WORKER" in os.environ else base) / name
     made = place.with_suffix(".made")
     with FileLock(f"{place}.lock"):
         if not made.exists():
