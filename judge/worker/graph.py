@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import operator
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any, Final
 from unittest import mock
 
 import torch
+from torch._C import DispatchKey
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
@@ -27,6 +29,9 @@ _BY_VALUES: Final = frozenset({"GuardOnDataDependentSymNode", "DataDependentOutp
 
 # Checks that export adds; they compute nothing.
 _CHECKS: Final = ("aten._assert", "aten.sym_constrain")
+
+# Where Python registers what an operator is replaced by as soon as a graph is traced again.
+_DECOMPOSING: Final = frozenset({DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd})
 
 
 def export(command: ExportGraph, folder: Path) -> Graph:
@@ -67,10 +72,43 @@ def export(command: ExportGraph, folder: Path) -> Graph:
             stack.callback(logging.disable, logging.root.manager.disable)
             logging.disable(logging.CRITICAL)
             program = torch.export.export(model, inputs, strict=False)
-            program = program.run_decompositions({})  # functional; composite operators stay
+            program = _functional(program)
         return _described(program)
     except Exception as error:  # export raises whatever the model meets on the way
         return Graph(reason=_why(error, str(module.__file__)))
+
+
+def _functional(program: Any) -> Any:
+    """The program with what is in place or may alias decomposed; composite operators stay whole.
+
+    Decomposing takes ten times as long as the export, whatever it finds to do.
+    """
+    operators = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    if not all(_stays(target) for target in operators):
+        return program.run_decompositions({})
+    # Decomposing drops what is computed for nothing, random numbers as well.
+    program.graph.eliminate_dead_code(
+        is_impure_node=lambda node: node.op in ("placeholder", "output")
+    )
+    return program
+
+
+def _stays(target: Any) -> bool:
+    """Whether PyTorch's decompositions leave an operator as it is, by its schema and kernels."""
+    if target is operator.getitem:
+        return True
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+        return False  # a region of other settings, or an operator that PyTorch does not define
+    if target._schema.is_mutable or torch.Tag.maybe_aliasing_or_mutating in target.tags:
+        return False
+    aliases = any(each.alias_info is not None for each in target._schema.arguments)
+    registered = torch._C._dispatch_has_kernel_for_dispatch_key
+    if registered(target.name(), DispatchKey.CompositeImplicitAutograd):
+        return not aliases
+    if not _DECOMPOSING.isdisjoint(target.py_kernels):
+        return False
+    # Views have a rule of functionalization and stay; anything else that has one is replaced.
+    return aliases or not registered(target.name(), DispatchKey.Functionalize)
 
 
 def _why(error: Exception, file: str) -> str:
