@@ -8,6 +8,19 @@ from typing import Any, Final
 
 from judge.worker import messages as m
 
+# Other names of operators, by PyTorch's documentation ("Alias for ..."), with the same overloads.
+_ALIASES: Final = {
+    "absolute": "abs", "arctan": "atan", "arctan2": "atan2", "clip": "clamp", "concat": "cat",
+    "concatenate": "cat", "divide": "div", "fix": "trunc", "greater": "gt", "greater_equal": "ge",
+    "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg", "not_equal": "ne",
+    "special_erf": "erf", "special_exp2": "exp2", "special_expit": "sigmoid",
+    "special_expm1": "expm1", "special_log1p": "log1p", "special_logsumexp": "logsumexp",
+    "subtract": "sub", "true_divide": "div",
+}  # fmt: skip
+_OTHER_OVERLOADS: Final = {
+    "aten.special_softmax.default": "aten.softmax.int",
+    "aten.special_log_softmax.default": "aten.log_softmax.int",
+}
 # A product with a matrix: all but the last dimension of the left are kept.
 _PRODUCT: Final = re.compile(r"(\w+)(\w),\2(\w)->\1\3")
 # What returns its operand, or a copy of it.
@@ -47,14 +60,15 @@ def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNod
     as a mean; `min` and `max` of two operands as `minimum` and `maximum`, of one and a number as
     `clamp_max` and `clamp_min`; batch norm that updates running statistics as the one that has
     none (`Graph.updates` names them); a product with a diagonal matrix as a scaling; average
-    pooling after a convolution of single elements as such a convolution after the pooling.
+    pooling after a convolution of single elements as such a convolution after the pooling; an
+    operator that has several names, such as `multiply`, by the usual one.
     """
     numbers: dict[str, Any] = {}
     found: list[m.GraphNode] = []
     computed: set[str] = set()
     read = _only_read(nodes, outputs)
     for each in nodes:
-        node = with_values(each, numbers)
+        node = with_values(_by_usual_name(each), numbers)
         copied = node.op == "aten.clone.default" and _node(node.args, 0) in computed
         if not node.kwargs and (copied or node.name in read):
             numbers[node.name] = node.args[0]
@@ -68,6 +82,15 @@ def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNod
             found.append(_spelled(node))
     outputs = replaced(outputs, numbers)
     return _pooled_first(_without_diagonals(found), outputs), outputs
+
+
+def _by_usual_name(node: m.GraphNode) -> m.GraphNode:
+    package, _, rest = node.op.partition(".")
+    name, _, overload = rest.partition(".")
+    usual = _OTHER_OVERLOADS.get(node.op)
+    if package == "aten" and name in _ALIASES:
+        usual = f"aten.{_ALIASES[name]}.{overload}"
+    return node if usual is None else node.model_copy(update={"op": usual})
 
 
 def _only_read(nodes: Sequence[m.GraphNode], outputs: Any) -> set[str]:

@@ -52,6 +52,10 @@ CASES = {
         "self.conv = nn.ConvTranspose2d(8, 16, (3, 5), padding=(1, 0), dilation=2)",
         "torch.tanh(self.conv(x))", IMAGE, "conv: ", Verdict.CORRECT,
     ),
+    "operators by their other names": (
+        CONV, "torch.clip(torch.multiply(x := self.conv(x), torch.special.expit(x)), -1, 1)", IMAGE,
+        "fused after: sigmoid, mul, clamp", Verdict.CORRECT,
+    ),
     "batch norm in training": (
         f"{CONV}; self.norm = nn.BatchNorm2d(16)", "self.norm(self.conv(x)) * 2.0", IMAGE,
         "batch-norm-training", Verdict.CORRECT,
