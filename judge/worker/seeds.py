@@ -13,10 +13,15 @@ DRAWN: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def seed_everything(seed: int) -> None:
-    """Seed Python's, NumPy's and torch's generators (CPU and every GPU)."""
+    """Seed Python's, NumPy's and torch's generators (CPU, and every GPU once CUDA is in use)."""
     random.seed(seed)
     numpy.random.seed(seed % (1 << 32))
-    torch.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.manual_seed(seed)
+    else:
+        # The former would note the call, and where it came from, for each kind of device that may
+        # be initialised later: most of the time of making small inputs.
+        torch.default_generator.manual_seed(seed)
 
 
 def generator(device: Any, *seeds: int) -> Any:

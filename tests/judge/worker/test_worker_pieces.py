@@ -23,6 +23,7 @@ from judge.worker.observe import Observer, compute_only
 from judge.worker.oracle import Oracle
 from judge.worker.outputs import OutputError, flatten, output_specs
 from judge.worker.problem import LoadedProblem
+from judge.worker.seeds import seed_everything
 from judge.worker.values import NotEncodableError, decode, encode
 from tests.judge.worker.little import LINEAR, POOL, SOFTMAX
 
@@ -204,6 +205,14 @@ def test_torch_itself_replaces_nothing_that_is_watched() -> None:
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     compiled(torch.zeros(2))
     assert changed() == []
+
+
+def test_seeding_is_torchs_own_and_notes_nothing_for_devices_that_are_not_in_use() -> None:
+    torch.manual_seed(5)
+    expected, noted = torch.rand(3), len(torch.cuda._queued_calls)
+    seed_everything(5)
+    assert torch.equal(torch.rand(3), expected)
+    assert len(torch.cuda._queued_calls) == noted
 
 
 def test_operators_that_only_move_data_are_no_work() -> None:
