@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+# Numbers that are kept as constants of kernels: far more than a kernel has.
+_MOST_NUMBERS = 4096
+
 
 def make_faster(interpreter: Any) -> None:
     """Change Triton's interpreter (its module) in this process, before any kernel runs.
@@ -27,9 +30,12 @@ def make_faster(interpreter: Any) -> None:
     interpreter.interpreter_builder.options = unchecked
     interpreter._get_np_dtype = _numpy_dtype(interpreter)
     interpreter._patch_builtin = _patch_builtin(interpreter)
+    interpreter._patch_attr = _patch_attribute(interpreter)
     _patch_once_a_launch(interpreter)
     _describe_shapes_once(interpreter.tl.core)
+    _unwrap_constants_only(interpreter.tl.core)
     _broadcast_other_shapes_only(type(interpreter.interpreter_semantic))
+    _resolve_types_once(interpreter)
     _combine_blocks(interpreter)
 
 
@@ -63,6 +69,27 @@ def _patch_builtin(interpreter: Any) -> Any:
     return patch
 
 
+def _patch_attribute(interpreter: Any) -> Any:
+    """Put a builtin's own function in its place, which always gets the interpreter's semantic."""
+    semantic = interpreter.interpreter_semantic
+
+    @functools.cache
+    def interpreted(member: Any) -> Any:
+        # Around it is only a check that it has a semantic.
+        function = getattr(member, "__wrapped__", member)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            kwargs["_semantic"] = semantic
+            return function(*args, **kwargs)
+
+        return call
+
+    def patch(owner: Any, name: str, member: Any, _builder: Any, scope: Any) -> None:
+        scope.set_attr(owner, name, interpreted(member))
+
+    return patch
+
+
 def _patch_once_a_launch(interpreter: Any) -> None:
     """Patch the language when a launch begins, and for a device function only what is not yet."""
     patch_language, run_grid = interpreter._patch_lang, interpreter.GridExecutor.__call__
@@ -89,9 +116,9 @@ def _patch_once_a_launch(interpreter: Any) -> None:
 
 
 def _describe_shapes_once(types: Any) -> None:
-    """Make what a block's type and a tensor hold of a shape once for each shape."""
+    """Make a block's type, and what it and a tensor hold of a shape, once for each shape."""
     describe, block, tensor = types.block_type.__init__, types.block_type, types.tensor
-    known: dict[tuple[int, ...], tuple[Any, Any, str, Any, Any]] = {}
+    known: dict[tuple[int, ...], tuple[Any, Any, str, Any, Any, dict[str, Any]]] = {}
 
     def init_block(self: Any, element_ty: Any, shape: Any) -> None:
         sizes = tuple([size.value if type(size) is types.constexpr else size for size in shape])
@@ -99,17 +126,35 @@ def _describe_shapes_once(types: Any) -> None:
             describe(self, element_ty, shape)  # raises for what is no shape of a block
             of_tensor = types.tuple([types.constexpr(size) for size in sizes])
             numel = types.constexpr(math.prod(sizes))
-            known[sizes] = self.shape, self.numel, str(self.shape), of_tensor, numel
+            known[sizes] = self.shape, self.numel, str(self.shape), of_tensor, numel, {}
         self.element_ty = element_ty
-        self.shape, self.numel, text, *self.of_tensor = known[sizes]
+        self.shape, self.numel, text, *self.of_tensor, self.blocks = known[sizes]
         self.name = f"<{text}, {element_ty}>"
+
+    def with_element_ty(self: Any, scalar_ty: Any) -> Any:
+        if type(scalar_ty) is not types.dtype:
+            return block(scalar_ty, self.shape)  # pointers have no names of their own
+        if scalar_ty.name not in self.blocks:
+            self.blocks[scalar_ty.name] = block(scalar_ty, self.shape)
+        return self.blocks[scalar_ty.name]
 
     def init_tensor(self: Any, handle: Any, type: Any) -> None:
         self.handle, self.type, self.dtype = handle, type, type.scalar
         self.shape, self.numel = type.of_tensor if type.is_block() else scalar
 
     scalar = types.tuple([]), types.constexpr(1)
-    block.__init__, tensor.__init__ = init_block, init_tensor
+    block.__init__, block.with_element_ty = init_block, with_element_ty
+    tensor.__init__ = init_tensor
+
+
+def _unwrap_constants_only(types: Any) -> None:
+    """Return a tensor or a number as it is: every operand is asked whether it is a constant."""
+    unwrap, plain = types._unwrap_if_constexpr, {types.tensor, int, float}
+
+    def unwrapped(value: Any) -> Any:
+        return value if type(value) in plain else unwrap(value)
+
+    types._unwrap_if_constexpr = unwrapped
 
 
 def _broadcast_other_shapes_only(semantic: Any) -> None:
@@ -123,6 +168,69 @@ def _broadcast_other_shapes_only(semantic: Any) -> None:
         return broadcast(self, lhs, rhs)
 
     semantic.broadcast_impl_value = broadcast_impl_value
+
+
+def _resolve_types_once(interpreter: Any) -> None:
+    """Find the type that two operands are computed in, and make a constant, once for each.
+
+    A scalar beside a block stays one element, which NumPy repeats by itself.
+    """
+    types, semantic = interpreter.tl.core, interpreter.interpreter_semantic
+    tensor, block, pointer = types.tensor, types.block_type, types.pointer_type
+    common = functools.cache(semantic.computation_type_impl)
+    # By number: 1 and 1.0 are not the same, nor are the two zeros.
+    of_number = functools.lru_cache(_MOST_NUMBERS, typed=True)(semantic.to_tensor_type)
+    resolve = type(semantic).binary_op_type_checking_impl
+
+    @functools.lru_cache(_MOST_NUMBERS, typed=True)
+    def constant(value: Any, _sign: float, dtype: Any) -> Any:
+        return semantic._cast_to_computation_type(value, dtype)
+
+    def cast(value: Any, dtype: Any) -> Any:
+        if type(value) is tensor:
+            return value if value.dtype is dtype else semantic.cast(value, dtype)
+        return constant(value, math.copysign(1.0, value), dtype)
+
+    def spread(scalar: Any, like: Any) -> Any:
+        handle, dtype = scalar.handle, scalar.dtype
+        if handle.data.dtype != interpreter._get_np_dtype(dtype):
+            return semantic.broadcast_impl_value(scalar, like)[0]
+        return tensor(handle, like.type.with_element_ty(dtype))
+
+    def resolved(  # noqa: PLR0917 (called as Triton's own)
+        self: Any,
+        lhs: Any,
+        rhs: Any,
+        allow_lhs_ptr: bool = False,
+        allow_rhs_ptr: bool = False,
+        arithmetic_check: bool = True,
+        div_or_mod: bool = False,
+    ) -> Any:
+        one = lhs.dtype if type(lhs) is tensor else number(lhs)
+        other = rhs.dtype if type(rhs) is tensor else number(rhs)
+        if one is None or other is None or not arithmetic_check:
+            return resolve(
+                self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod
+            )
+        if type(one) is pointer or type(other) is pointer:
+            self.check_ptr_type_impl(one, other, allow_lhs_ptr)
+            self.check_ptr_type_impl(other, one, allow_rhs_ptr)
+            lhs, rhs = cast(lhs, one), cast(rhs, other)
+        else:
+            scalars = type(lhs) is not tensor, type(rhs) is not tensor
+            dtype = common(one, scalars[0], other, scalars[1], div_or_mod)
+            lhs, rhs = cast(lhs, dtype), cast(rhs, dtype)
+        if type(lhs.type) is block:
+            if type(rhs.type) is block:
+                return self.broadcast_impl_value(lhs, rhs)
+            return lhs, spread(rhs, lhs)
+        return (spread(lhs, rhs), rhs) if type(rhs.type) is block else (lhs, rhs)
+
+    def number(value: Any) -> Any:
+        """The type of a number; None of what else there may be, and of a truth value."""
+        return of_number(value) if type(value) in (int, float) else None
+
+    type(semantic).binary_op_type_checking_impl = resolved
 
 
 def _combine_blocks(interpreter: Any) -> None:

@@ -42,6 +42,20 @@ def wraps(x, out):
     tl.store(out + at, tl.load(x + at) * 2147483647 + 1)
 
 
+@triton.jit
+def mixes(x, half, out, size):
+    at = tl.program_id(0) * 4 + tl.arange(0, 4)
+    held = at < size
+    whole = tl.load(x + at, mask=held, other=1)
+    tl.store(out + at, whole * 1 / 2 + 1.0 / (whole * 1), mask=held)
+    tl.store(at + (out + size), 1 / (whole * 0.0 + -0.0) - 1 / (whole * -0.0), mask=size > at)
+    # A number widens what it is added to only where it is of another kind.
+    tl.store(out + 2 * size + at, 2049 + tl.load(half + at, mask=held) + 0.5 * 1, mask=held)
+    tl.store(out + 3 * size + at, (whole * 2147483647 + 2) // 2 * 4.0, mask=held)
+    table = tl.where(whole[:, None] > 1, 3.0, size) + tl.where(held, at, -1)[None, :] % 2
+    tl.store(out + 4 * size + at, tl.max(table, 1) - 2**-1, mask=held)
+
+
 def run_sums():
     x, out = torch.randn(3, 40), torch.empty(3)
     sums[lambda meta: (x.shape[0],)](x, out, 40, BLOCK=16)
@@ -81,6 +95,19 @@ except ValueError as error:
     assert "_semantic" in str(error)
 else:
     raise AssertionError("the language is still patched")
+""",
+    "numbers, scalars and blocks in one expression": """
+x = torch.tensor([1, 2, -3, 4, 7])
+half = torch.tensor([0.5, 1.0, 2.0, 3.0, 4.0], dtype=torch.float16)
+for dtype in (torch.int32, torch.int64):
+    given, out = x.to(dtype), torch.empty(5, 5)
+    mixes[(2,)](given, half, out, 5)
+    zeros = 1 / (given * 0.0 + -0.0) - 1 / (given * -0.0)
+    halves = torch.trunc((given * 2147483647 + 2).double() / 2) * 4
+    largest = torch.where(x > 1, 3.0, 5.0) + torch.tensor([0.5] * 4 + [-0.5])
+    expected = [x / 2 + 1 / x, zeros, half + 2049 + 0.5, halves, largest]
+    expected = torch.stack([each.float() for each in expected])
+    torch.testing.assert_close(out, expected, rtol=2e-7, atol=0, equal_nan=True)
 """,
     "programs and accesses are counted": """
 watch.begin(None)
