@@ -209,10 +209,10 @@ def test_torch_itself_replaces_nothing_that_is_watched() -> None:
 
 def test_seeding_is_torchs_own_and_notes_nothing_for_devices_that_are_not_in_use() -> None:
     torch.manual_seed(5)
-    expected, noted = torch.rand(3), len(torch.cuda._queued_calls)
+    expected, noted = torch.rand(3), torch.cuda._lazy_seed_tracker.manual_seed_all_cb
     seed_everything(5)
     assert torch.equal(torch.rand(3), expected)
-    assert len(torch.cuda._queued_calls) == noted
+    assert torch.cuda._lazy_seed_tracker.manual_seed_all_cb is noted
 
 
 def test_operators_that_only_move_data_are_no_work() -> None:
