@@ -2,7 +2,6 @@
 
 import atexit
 import gc
-import json
 import os
 import shutil
 import signal
@@ -10,10 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
+from loaded import Forked, begin
 from support import Done, TinyCorpus, kb
 
 if TYPE_CHECKING:
@@ -222,45 +222,19 @@ def filled(built: Path, index: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a process listens that has PyTorch loaded, for all workers to fork from."""
+    return once(tmp_path_factory, "loaded", begin)
+
+
+@pytest.fixture(scope="session")
+def interpreted(loaded: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Run a script in Triton's interpreter, from a file or its text; returns what it prints.
 
-    Each has a process of its own, in the repository's root, forked from one in which the
-    interpreter is loaded: loading it takes longer than most scripts.
+    Each has a process of its own, in the repository's root.
     """
     root = Path(__file__).parents[1]
     place = tmp_path_factory.mktemp("interpreted")
-    started: list[subprocess.Popen[str]] = []
-
-    def start() -> None:
-        process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("corpus") / "interpreting.py"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root,
-            env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(root)},
-            start_new_session=True,
-        )  # fmt: skip
-        started.append(process)
-
-    def end() -> None:
-        """Also a script that goes on when its test's time is up."""
-        for process in started:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        started.clear()
-
-    def status_of(job: dict[str, object]) -> str:
-        if not started:
-            start()
-        (process,) = started
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps(job) + "\n")
-            process.stdin.flush()
-            return process.stdout.readline().strip()
-        except BaseException:
-            end()
-            raise
 
     def run(script: Path | str, *arguments: object) -> str:
         if isinstance(script, str):
@@ -268,14 +242,21 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
             path = place / "script.py"
             path.write_text(script)
             script = path
-        output = place / "output"
-        arguments = tuple(str(each) for each in (script, *arguments))
-        status = status_of({"arguments": arguments, "output": str(output)})
-        assert status == "0", (status, Path(f"{output}.err").read_text()[-3000:])
+        output, errors = place / "output", place / "errors"
+        with output.open("w") as out, errors.open("w") as err:
+            process = Forked(
+                loaded, [str(each) for each in (script, *arguments)], cwd=str(root),
+                env=os.environ | {"TRITON_INTERPRET": "1"},
+                handles={1: out.fileno(), 2: err.fileno()},
+            )  # fmt: skip
+        try:
+            status = process.wait()
+        finally:
+            process.kill()  # also a script that goes on when its test's time is up
+        assert status == 0, (status, errors.read_text()[-3000:])
         return output.read_text()
 
-    yield run
-    end()
+    return run
 
 
 @pytest.fixture
@@ -324,11 +305,22 @@ def _check_in_process(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def interpreting() -> "Iterator[Zygote]":
+def interpreting(loaded: Path) -> "Iterator[Zygote]":
     """Has torch and Triton's interpreter loaded: workers start in a tenth of a second."""
     from judge.sandbox.launch import Zygote
 
-    with Zygote(interpret=True) as zygote:
+    def fork(
+        command: list[str], *, cwd: str, env: dict[str, str], pass_fds: list[int],
+        stdin: int, stdout: IO[bytes], stderr: IO[bytes],
+    ) -> Forked:  # fmt: skip
+        assert stdin == subprocess.DEVNULL
+        handles = {1: stdout.fileno(), 2: stderr.fileno()} | {each: each for each in pass_fds}
+        return Forked(loaded, command[1:], cwd=cwd, env=env, handles=handles)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", fork)
+        zygote = Zygote(interpret=True)
+    with zygote:
         yield zygote
 
 
