@@ -6,6 +6,7 @@ import socket
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from uvicorn import Config
 from uvicorn.supervisors.multiprocess import Multiprocess
@@ -79,15 +80,8 @@ def _serve(settings: Settings, run_dir: Path, application: str) -> None:
         host=settings.host,
         port=port,
         workers=settings.workers,
-        http="server.connections:GuardedProtocol",  # httptools' whatever else is installed
-        ws="none",
         log_config=log_config(),
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # rate limits and logs go by the peer's own address
-        timeout_keep_alive=settings.keep_alive_timeout,
-        timeout_graceful_shutdown=settings.shutdown_timeout,
-        backlog=_LARGEST_BACKLOG,
+        **connection_options(settings),
     )
     shown = f"[{host}]" if ":" in host else host
     print(
@@ -97,6 +91,20 @@ def _serve(settings: Settings, run_dir: Path, application: str) -> None:
         note = "there is no index yet: `kb ingest` makes one, which is served at once"
         print(note, file=sys.stderr, flush=True)
     Multiprocess(config, sockets=sockets).run()
+
+
+def connection_options(settings: Settings) -> dict[str, Any]:
+    """What uvicorn is told of connections, in whatever process it runs."""
+    return {
+        "http": "server.connections:GuardedProtocol",  # httptools' whatever else is installed
+        "ws": "none",
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,  # rate limits and logs go by the peer's own address
+        "timeout_keep_alive": settings.keep_alive_timeout,
+        "timeout_graceful_shutdown": settings.shutdown_timeout,
+        "backlog": _LARGEST_BACKLOG,
+    }
 
 
 def _listen(host: str, port: int) -> socket.socket:

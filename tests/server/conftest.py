@@ -1,13 +1,12 @@
 """Fixtures of the server's tests: an application in this process, and a live server."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live import LiveServer, serving
+from live import LiveServer, serving_here
 from starlette.testclient import TestClient
 
 from server.app import create_app
@@ -66,8 +65,5 @@ def shipped_client(make_client: Callable[..., TestClient], shipped_index: Path) 
 @pytest.fixture(scope="session")
 def live(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """One live server that tests may query but not hurt."""
-    place = tmp_path_factory.mktemp("live")
-    shutil.copytree(built / "index", place / "index")
-    options = ("--rate-per-second", "0", "--state-dir", str(place), "--tokens", str(place / "t"))
-    with serving(place / "index", *options) as server:
+    with serving_here(built / "index", tmp_path_factory.mktemp("live")) as server:
         yield server

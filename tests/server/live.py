@@ -1,4 +1,4 @@
-"""A real server in processes of its own, as `kb serve` starts it."""
+"""Real servers: in processes of their own, as `kb serve` starts them, or in a thread of this one."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +18,12 @@ from typing import Any
 import httpx2
 from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
+from uvicorn import Config, Server
+
+from cli.profiles import diagnosis
+from server.app import create_app
+from server.run import connection_options
+from server.settings import Settings
 
 RUN_KB = [sys.executable, "-c", "from cli import main; main()"]
 REPOSITORY = Path(__file__).parents[2]
@@ -24,26 +31,15 @@ START_SECONDS = 60
 
 
 class LiveServer:
-    """A started server."""
+    """A server that answers at an address."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str, log: list[str]) -> None:
-        self.process = process
+    def __init__(self, url: str, log: list[str] | None = None) -> None:
         self.url = url
-        self.log = log
+        self.log = log if log is not None else []
 
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
-
-    def workers(self) -> list[int]:
-        """Process ids of the workers; the parent has another child that counts resources."""
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        found = []
-        for pid in path.read_text().split():
-            with contextlib.suppress(OSError):
-                if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text():
-                    found.append(int(pid))
-        return found
 
     def post(self, path: str, **options: Any) -> httpx2.Response:
         return httpx2.post(self.url + path, timeout=60, **options)
@@ -67,6 +63,24 @@ class LiveServer:
             time.sleep(0.05)
 
 
+class ServerProcess(LiveServer):
+    """A server that `kb serve` started."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str, log: list[str]) -> None:
+        super().__init__(url, log)
+        self.process = process
+
+    def workers(self) -> list[int]:
+        """Process ids of the workers; the parent has another child that counts resources."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        found = []
+        for pid in path.read_text().split():
+            with contextlib.suppress(OSError):
+                if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text():
+                    found.append(int(pid))
+        return found
+
+
 @contextlib.contextmanager
 def lasting_session(
     command: StdioServerParameters, seconds: float = 60
@@ -84,8 +98,34 @@ def lasting_session(
 
 
 @contextlib.contextmanager
-def serving(index: Path, *options: str, ready: bool = True, **env: str) -> Iterator[LiveServer]:
-    """Serve an index on a free port until the block ends."""
+def serving_here(index: Path, place: Path, **changed: Any) -> Iterator[LiveServer]:
+    """Serve an index in a thread, over the connections of `kb serve`; its files are in `place`.
+
+    For tests of what is answered: the processes of `kb serve` take two seconds to start.
+    """
+    defaults = {"state_dir": place / "state", "tokens": place / "tokens.json", "rate_per_second": 0}
+    settings = Settings(**({"index": index} | defaults | changed))
+    with socket.create_server((settings.host, 0)) as listener:
+        config = Config(
+            lambda: create_app(settings, diagnose=diagnosis), factory=True, log_config=None,
+            **connection_options(settings),
+        )  # fmt: skip
+        server = Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            live = LiveServer(f"http://{settings.host}:{listener.getsockname()[1]}")
+            live.wait_until()
+            yield live
+        finally:
+            server.should_exit = True
+            thread.join(START_SECONDS)
+            assert not thread.is_alive()
+
+
+@contextlib.contextmanager
+def serving(index: Path, *options: str, ready: bool = True, **env: str) -> Iterator[ServerProcess]:
+    """Serve an index on a free port until the block ends, with `kb serve`."""
     command = [*RUN_KB, "--index", str(index), "serve", "--port", "0", *options]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY, env=os.environ | env
@@ -105,7 +145,7 @@ def serving(index: Path, *options: str, ready: bool = True, **env: str) -> Itera
         assert found.wait(START_SECONDS)
         address = re.search(r"http://\S+", log[0])
         assert address, log
-        server = LiveServer(process, address[0], log)
+        server = ServerProcess(process, address[0], log)
         server.wait_until(200, "/readyz" if ready else "/healthz")
         yield server
     finally:

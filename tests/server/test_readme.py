@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from live import serving
+from live import serving_here
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 ADDRESS = "http://127.0.0.1:8040"
@@ -35,11 +35,8 @@ def run(command, text, url):
 
 @pytest.fixture(scope="module")
 def corpus_server(tmp_path_factory, shipped_index):
-    """A live server over the shipped corpus, as the README sets it up."""
-    place = tmp_path_factory.mktemp("readme")
-    options = ("--state-dir", str(place / "state"), "--tokens", str(place / "tokens.json"))
-    with serving(shipped_index, *options) as server:
-        server.wait_until()
+    """A live server over the shipped corpus."""
+    with serving_here(shipped_index, tmp_path_factory.mktemp("readme")) as server:
         yield server
 
 

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 from conftest import QUERY
-from live import serving
+from live import serving_here
 from test_endpoints import assert_problem
 
 from kb.errors import IndexUnavailableError, KbError
@@ -101,7 +101,7 @@ def test_a_refused_request_is_answered_before_its_body_is_read(live_with_tokens)
 @pytest.fixture
 def live_with_tokens(built, tokens, tmp_path):
     tokens.create("read")
-    with serving(built / "index", "--tokens", str(tmp_path / "tokens.json")) as server:
+    with serving_here(built / "index", tmp_path) as server:
         yield server
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from chromium import browser
-from live import serving
+from live import serving_here
 from test_hostile import hostile
 
 __all__ = ["browser", "hostile"]
@@ -32,9 +32,7 @@ PAGES = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, shipped_index):
     """A live server over the shipped corpus."""
-    place = tmp_path_factory.mktemp("site")
-    options = ("--rate-per-second", "0", "--state-dir", str(place), "--tokens", str(place / "t"))
-    with serving(shipped_index, *options) as server:
+    with serving_here(shipped_index, tmp_path_factory.mktemp("site")) as server:
         yield server.url
 
 
@@ -272,8 +270,7 @@ def test_the_context_page_answers_what_is_wrong_and_keeps_what_was_typed(visit):
 
 
 def test_nothing_of_a_hostile_source_runs(visit, hostile, tmp_path):
-    options = ("--state-dir", str(tmp_path), "--tokens", str(tmp_path / "tokens.json"))
-    with serving(hostile, "--rate-per-second", "0", *options) as server:
+    with serving_here(hostile, tmp_path) as server:
         page = visit("/", root=server.url)
         for address in (
             "/sources", "/technique/pid-swizzling", "/kernel/swizzled",
@@ -288,14 +285,16 @@ def test_nothing_of_a_hostile_source_runs(visit, hostile, tmp_path):
         for link in page.get_by_role("link").all():
             assert not (link.get_attribute("href") or "").lower().startswith("javascript")
         assert not is_wider_than_its_window(page)
+        page.close()  # before its server
 
 
 def test_a_server_with_tokens_lets_a_browser_in_with_one_as_password(visit, built, tmp_path):
     from server.tokens import TokenFile
 
     _, secret = TokenFile(tmp_path / "tokens.json").create("read")
-    with serving(built / "index", "--tokens", str(tmp_path / "tokens.json")) as server:
+    with serving_here(built / "index", tmp_path) as server:
         page = visit("/", root=server.url, http_credentials={"username": "me", "password": secret})
         page.get_by_role("searchbox").fill("pid swizzling")
         page.get_by_role("button", name="Search").click()
         assert page.get_by_role("link", name="All about pid swizzling").first.is_visible()
+        page.close()  # before its server
