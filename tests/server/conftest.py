@@ -1,6 +1,6 @@
 """Fixtures of the server's tests: an application in this process, and a live server."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,20 @@ from live import LiveServer, serving_here
 from starlette.testclient import TestClient
 
 from server.app import create_app
+from server.mounting import Mounting
 from server.settings import Settings
 
 QUERY = "all about pid swizzling trick"
 
 
-def opened(place: Path, **changed: Any) -> TestClient:
+def opened(place: Path, mounted: Sequence[Mounting] = (), **changed: Any) -> TestClient:
     """A client of an application without a rate limit whose files are in `place`."""
     defaults: dict[str, Any] = {
         "state_dir": place / "state",
         "tokens": place / "tokens.json",
         "rate_per_second": 0,
     }
-    app = create_app(Settings(**(defaults | changed)))
+    app = create_app(Settings(**(defaults | changed)), mounted)
     return TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
 
 

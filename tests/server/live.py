@@ -1,4 +1,4 @@
-"""Real servers: in processes of their own, as `kb serve` starts them, or in a thread of this one."""
+"""Real servers: processes, as `kb serve` starts them, or a thread of this one."""
 
 import asyncio
 import contextlib
@@ -20,6 +20,7 @@ from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
 from uvicorn import Config, Server
 
+from cli.application import mountings
 from cli.profiles import diagnosis
 from server.app import create_app
 from server.run import connection_options
@@ -107,8 +108,8 @@ def serving_here(index: Path, place: Path, **changed: Any) -> Iterator[LiveServe
     settings = Settings(**({"index": index} | defaults | changed))
     with socket.create_server((settings.host, 0)) as listener:
         config = Config(
-            lambda: create_app(settings, diagnose=diagnosis), factory=True, log_config=None,
-            **connection_options(settings),
+            lambda: create_app(settings, mountings(settings), diagnosis), factory=True,
+            log_config=None, **connection_options(settings),
         )  # fmt: skip
         server = Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import schemathesis
-from conftest import QUERY
+from conftest import QUERY, opened
 from evaluations import (
     CHEAT,
     HANG,
@@ -25,32 +25,24 @@ from evaluations import (
     bearer,
     body,
 )
-from live import serving
+from live import serving, serving_here
 from schemathesis import GenerationMode
-from starlette.testclient import TestClient
-from support import kb
 from test_endpoints import assert_problem
+from test_reload import publish
 from test_schema import CHECKS, EXAMPLES, given, takes_anything
 
-from agent.service.runner import Runner
 from cli.evaluate_api.mount import EvaluationMount
-from server.app import create_app
-from server.settings import Settings
 
 MISSING = "0123456789abcdef"
 
 
 @contextlib.contextmanager
-def judging_server(index, place, *options):
-    """A live server that takes evaluations, and the routes as an admin sees them."""
+def evaluations(started, place):
+    """The routes of a server that is about to start, as an admin sees them."""
     tokens = place / "tokens.json"
     headers = bearer(tokens)
-    given_options = (
-        "--allow-evaluate", "--rate-per-second", "0", "--state-dir", str(place / "state"),
-        "--tokens", str(tokens), *options,
-    )  # fmt: skip
     with (
-        serving(index, *given_options) as server,
+        started as server,
         httpx2.Client(base_url=server.url, headers=headers, timeout=60) as client,
     ):
         found = Evaluations(client)
@@ -58,28 +50,31 @@ def judging_server(index, place, *options):
         yield found
 
 
+def judging_here(index, place, **changed):
+    """A server in this process that takes evaluations; the judge has a process of its own."""
+    return evaluations(serving_here(index, place, allow_evaluate=True, **changed), place)
+
+
 @pytest.fixture(scope="module")
 def judging(built, tmp_path_factory):
     place = tmp_path_factory.mktemp("judging")
     shutil.copytree(built / "index", place / "index")
-    with judging_server(place / "index", place) as found:
+    with judging_here(place / "index", place) as found:
         found.index = place / "index"
         yield found
 
 
-@contextlib.contextmanager
+class Unjudged(EvaluationMount):
+    """The routes with nobody who judges: what is sent stays in the queue."""
+
+    def running(self):
+        return contextlib.nullcontext()
+
+
 def unjudged(index, place, **changed):
-    """The routes in this process, with nobody who judges: what is sent stays in the queue."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Runner, "start", lambda self: None)
-        patched.setattr(Runner, "stop", lambda self: None)
-        values = {
-            "index": index, "state_dir": place / "state", "rate_per_second": 0,
-            "tokens": place / "tokens.json", "allow_evaluate": True,
-        }  # fmt: skip
-        app = create_app(Settings(**(values | changed)), [EvaluationMount])
-        with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
-            yield client
+    """A client of an application in this process."""
+    values = {"index": index, "allow_evaluate": True} | changed
+    return opened(place, [Unjudged], **values)
 
 
 @pytest.fixture
@@ -96,15 +91,18 @@ def refusing(built, tmp_path_factory):
         yield client, bearer(place / "tokens.json")
 
 
-def judges(server):
-    """Process ids of the judging processes below a server."""
+def judges(*parents):
+    """Process ids of the judging processes that these processes have started."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            parent = int((path.parent / "stat").read_text().rpartition(") ")[2].split()[1])
-            if b"judge_main" in path.read_bytes() and parent in server.workers():
+            if b"judge_main" in path.read_bytes() and parent_of(path.parent) in parents:
                 found.append(int(path.parent.name))
     return found
+
+
+def parent_of(process):
+    return int((process / "stat").read_text().rpartition(") ")[2].split()[1])
 
 
 def wait_for(condition, seconds=60):
@@ -221,17 +219,14 @@ def test_a_chain_of_evaluations_is_never_given_the_same_twice(judging):
     assert alike["context"] == second["context"]
 
 
-def test_answers_outlive_a_new_generation_which_gives_the_next_context(judging, tmp_path):
-    job = judging.send()
+def test_answers_outlive_a_new_generation_which_gives_the_next_context(
+    judging, tmp_path, checks_in_process
+):
+    job = judging.send(kernel=NO_PYTHON)
     done = judging.outcome(job)
-    folder = tmp_path / "zebra"
-    folder.mkdir()
-    (folder / "zebra.py").write_text(
-        'def zebra(value):\n    """A zebra crossing with wombats."""\n    return value + value\n'
-    )
-    assert kb("--index", judging.index, "ingest", folder).status == 0
+    publish(judging.index, tmp_path / "zebra", 7)
     assert judging.read(job) == done
-    later = judging.answer(context={"query": "zebra crossing with wombats"})
+    later = judging.answer(context={"query": "zebra crossing numbered stamp7"})
     assert "zebra" in {each["title"] for each in later["context"]["citations"]}
 
 
@@ -359,46 +354,39 @@ def test_a_full_queue_is_busy_until_something_is_cancelled(quiet, tmp_path):
 
 
 def test_an_evaluation_that_takes_too_long_is_ended(built, tmp_path):
-    with judging_server(built / "index", tmp_path, "--evaluate-timeout", "3") as judging:
+    with judging_here(built / "index", tmp_path, evaluate_timeout=2) as judging:
+        before = set(judges(os.getpid()))
         job = judging.send(kernel=IDLE)
+        wait_for(lambda: set(judges(os.getpid())) - before)
         failed = judging.outcome(job)
         assert failed["state"] == "failed"
-        assert "longer than 3 s" in failed["error"]
+        assert "longer than 2 s" in failed["error"]
         assert failed["answer"] is None
-        wait_for(lambda: not judges(judging.server))
+        wait_for(lambda: set(judges(os.getpid())) <= before)
 
 
-def test_ending_the_server_ends_the_judge_and_the_next_server_goes_on(built, tmp_path):
-    with judging_server(built / "index", tmp_path) as judging:
+def test_a_worker_that_dies_and_a_server_that_ends_lose_no_evaluation(built, tmp_path):
+    options = (
+        "--allow-evaluate", "--workers", "2", "--state-dir", str(tmp_path / "state"),
+        "--tokens", str(tmp_path / "tokens.json"),
+    )  # fmt: skip
+    with evaluations(serving(built / "index", *options), tmp_path) as judging:
+        server = judging.server
         job = judging.send(kernel=IDLE)
         waiting = judging.send(kernel=NO_PYTHON)
         judging.until(job, "running")
-        wait_for(lambda: judges(judging.server))
-        running = judges(judging.server)
-        started = time.monotonic()
-        judging.server.process.send_signal(signal.SIGINT)
-        judging.server.process.wait(30)
-        assert time.monotonic() - started < 20
-        assert not any(Path(f"/proc/{pid}").exists() for pid in running)
-    with judging_server(built / "index", tmp_path) as judging:
+        wait_for(lambda: judges(*server.workers()))
+        (judge,) = judges(*server.workers())
+        os.kill(parent_of(Path(f"/proc/{judge}")), signal.SIGKILL)
+        wait_for(lambda: not Path(f"/proc/{judge}").exists())
+        wait_for(lambda: judging.read(job)["attempts"] == 2, 120)
+        wait_for(lambda: judges(*server.workers()))
+        (judge,) = judges(*server.workers())
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait(30)
+        assert not Path(f"/proc/{judge}").exists()
+    with judging_here(built / "index", tmp_path) as judging:
         again = judging.until(job, "running")
-        assert again["attempts"] == 1
+        assert again["attempts"] == 2
         assert judging.client.delete(f"/v1/evaluate/{job['id']}").status_code == 204
-        assert judging.outcome(waiting)["verdict"] == "wrong"
-
-
-def test_a_worker_that_dies_loses_no_evaluation(built, tmp_path):
-    with judging_server(built / "index", tmp_path, "--workers", "2") as judging:
-        job = judging.send(kernel=IDLE)
-        waiting = judging.send(kernel=NO_PYTHON)
-        for attempt in (1, 2):
-            wait_for(lambda number=attempt: judging.read(job)["attempts"] == number, 120)
-            wait_for(lambda: judges(judging.server))
-            judge = judges(judging.server)[0]
-            stat = Path(f"/proc/{judge}/stat").read_text()
-            os.kill(int(stat.rpartition(") ")[2].split()[1]), signal.SIGKILL)
-            wait_for(lambda pid=judge: not Path(f"/proc/{pid}").exists())
-            judging.server.wait_until()
-        failed = judging.outcome(job)
-        assert "interrupted 2 times" in failed["error"]
         assert judging.outcome(waiting)["verdict"] == "wrong"

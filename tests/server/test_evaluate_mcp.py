@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from conftest import QUERY
 from evaluations import CHEAT, IDLE, NO_PYTHON, PATIENCE, PROBLEM, RIGHT, WRONG, bearer
-from live import REPOSITORY, RUN_KB, lasting_session, serving
+from live import REPOSITORY, RUN_KB, lasting_session, serving_here
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
@@ -27,10 +27,7 @@ def place(built, tmp_path_factory):
 def server(place):
     """A live server, and the headers of an admin."""
     headers = bearer(place / "tokens.json")
-    with serving(
-        place / "index", "--allow-evaluate", "--state-dir", str(place / "http"),
-        "--tokens", str(place / "tokens.json"), "--rate-per-second", "0",
-    ) as found:  # fmt: skip
+    with serving_here(place / "index", place, allow_evaluate=True) as found:
         found.headers = headers
         yield found
 
