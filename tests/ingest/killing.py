@@ -133,11 +133,10 @@ def aftermath(code: Path, index: Path) -> dict[str, Any]:
     result["missing"] = len(hashes) - len(cache.get("test:hashing", hashes))
     cache.close()
     embedder = HashingEmbedder()
-    add(code, index, embedder)
-    stamp_again = (code / "f0.py").read_text()
-    (code / "f0.py").write_text(stamp_again + "\n\n" + function("extra", "new"))
-    again = HashingEmbedder()
-    add(code, index, again)
+    if not add(code, index, embedder).published:  # it was the new index already
+        with (code / "f0.py").open("a") as stream:
+            stream.write("\n\n" + function("extra", "new"))
+        add(code, index)
     with opened(index) as generation:
         texts = [chunk.text for chunk in generation.store.all()]
     result |= {

@@ -20,11 +20,11 @@ OPENINGS = [
     "'''", "f'{", "async ", "for x in ",
 ]  # fmt: skip
 SUFFIXES = [".cu", ".py", ".md", ".txt"]
-# A file of the largest size that is read has eight times as many characters.
-LARGE = 64_000
+# A file of the largest size that is read has sixteen times as many characters.
+LARGE = 32_000
 # Quadratic time would be sixteen times as long, and linear time four times.
 SMALL, MOST_TIMES = LARGE // 4, 8
-QUICK = 0.08
+QUICK = 0.02
 
 
 def read(name: PurePosixPath, text: str) -> None:

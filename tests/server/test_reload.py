@@ -42,7 +42,7 @@ def test_a_new_generation_is_served_from_the_next_request_on(client_on_copy, fil
     assert "stamp1" in after["results"][0]["text"]
 
 
-def test_requests_during_publications_see_no_error_and_no_mixture(filled, tmp_path):
+def test_a_server_started_without_an_index_says_so_and_serves_publications_unmixed(index, tmp_path):
     """The text of a result carries the number of the only generation it may come from."""
     expected = {}
     answers, errors = [], []
@@ -56,14 +56,16 @@ def test_requests_during_publications_see_no_error_and_no_mixture(filled, tmp_pa
                 errors.append(error)
             time.sleep(0.02)
 
-    expected[publish(filled, tmp_path / "zebra", 0)] = 0
-    with serving(filled, "--rate-per-second", "0") as server:
-        assert not any("no index" in line for line in server.log)
+    options = ("--rate-per-second", "0", "--state-dir", str(tmp_path / "state"))
+    with serving(index, *options, ready=False) as server:
+        assert server.log[1].startswith("there is no index yet: `kb ingest`")
+        expected[publish(index, tmp_path / "zebra", 0)] = 0
+        server.wait_until()
         threads = [threading.Thread(target=ask, args=(server,)) for _ in range(3)]
         for thread in threads:
             thread.start()
         for number in range(1, 3):
-            expected[publish(filled, tmp_path / "zebra", number)] = number
+            expected[publish(index, tmp_path / "zebra", number)] = number
         time.sleep(0.3)
         stop.set()
         for thread in threads:
@@ -85,12 +87,6 @@ def test_without_an_index_it_says_so_and_serves_one_as_soon_as_there_is(index, b
     assert "kb_index_ready 0.0" in client.get("/metrics").text
     shutil.copytree(built / "index", index)
     assert client.get("/readyz").status_code == 200
-
-
-def test_starting_without_an_index_is_told_at_once(index, tmp_path):
-    options = ("--state-dir", str(tmp_path / "state"), "--tokens", str(tmp_path / "tokens.json"))
-    with serving(index, *options, ready=False) as server:
-        assert server.log[1].startswith("there is no index yet: `kb ingest`")
 
 
 @pytest.mark.parametrize(
@@ -139,6 +135,7 @@ def test_files_cut_short_while_in_use_stop_no_more_than_a_worker(shipped_index, 
     good = mapped.read_bytes()
     assert len(good) > 2 * mmap.PAGESIZE  # what is left of a page reads as zeros
     with serving(index, "--rate-per-second", "0") as server:
+        assert not any("no index" in line for line in server.log)
         assert server.search(QUERY)["results"]
         with mapped.open("r+b") as file:
             file.truncate(64)
