@@ -34,7 +34,7 @@ MODULES = (
 def begin(place: Path) -> None:
     """Start the process, for as long as these tests run; it listens at `place`/socket."""
     root = Path(__file__).parents[1]
-    parent = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    parent = os.getppid() if "PYTEST_WORKER" in os.environ else os.getpid()
     passive = {"OMP_WAIT_POLICY": "PASSIVE"}  # as the judge has it for the interpreter
     with (place / "errors").open("w") as errors:
         done = subprocess.run(
