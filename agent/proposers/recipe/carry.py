@@ -13,6 +13,8 @@ from kb.context.shortening import CHECKING, ENTRY
 # How launch code compiles the `.cu` beside it, and what only that needs.
 _LOADS: Final = re.compile(r"nvcc\.load\(\s*Path\(__file__\)\.with_suffix\(\"\.cu\"\),\s*")
 _PATH: Final = "from pathlib import Path\n"
+# More than the corpus has kernels.
+_KERNELS: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def identifier(slug: str) -> str:
     return re.sub(r"\W", "_", slug)
 
 
-@lru_cache(1024)  # more than the corpus has kernels; each is looked at for every core
+@lru_cache(_KERNELS)  # each is looked at for every core
 def signature(stock: Stock) -> Signature | None:
     """Read a kernel's signature; None where the file is not of the corpus's form."""
     try:
@@ -83,6 +85,7 @@ def signature(stock: Stock) -> Signature | None:
     )
 
 
+@lru_cache(_KERNELS)  # each is carried for every proposal that it is part of
 def carried(stock: Stock, *, alone: bool) -> str:
     """The kernel's text for another file, whose launcher has the slug's `identifier` as its name.
 

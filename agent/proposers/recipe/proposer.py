@@ -90,8 +90,9 @@ class RecipeProposer(Proposer):
         return [
             each
             for each in self._proposals[key]
-            if digest(each.source, each.suffix) not in state.tried
-            and each.family not in state.retired
+            if each.family not in state.retired
+            # To digest a program takes as long as to write it.
+            and not (state.tried and digest(each.source, each.suffix) in state.tried)
         ]
 
     @property
