@@ -222,13 +222,13 @@ def filled(built: Path, index: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def forking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a process listens that has PyTorch loaded, for all workers to fork from."""
     return once(tmp_path_factory, "loaded", begin)
 
 
 @pytest.fixture(scope="session")
-def interpreted(loaded: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+def interpreted(forking: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Run a script in Triton's interpreter, from a file or its text; returns what it prints.
 
     Each has a process of its own, in the repository's root.
@@ -245,7 +245,7 @@ def interpreted(loaded: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
         output, errors = place / "output", place / "errors"
         with output.open("w") as out, errors.open("w") as err:
             process = Forked(
-                loaded, [str(each) for each in (script, *arguments)], cwd=str(root),
+                forking, [str(each) for each in (script, *arguments)], cwd=str(root),
                 env=os.environ | {"TRITON_INTERPRET": "1"},
                 handles={1: out.fileno(), 2: err.fileno()},
             )  # fmt: skip
@@ -305,7 +305,7 @@ def _check_in_process(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def interpreting(loaded: Path) -> "Iterator[Zygote]":
+def interpreting(forking: Path) -> "Iterator[Zygote]":
     """Has torch and Triton's interpreter loaded: workers start in a tenth of a second."""
     from judge.sandbox.launch import Zygote
 
@@ -315,7 +315,7 @@ def interpreting(loaded: Path) -> "Iterator[Zygote]":
     ) -> Forked:  # fmt: skip
         assert stdin == subprocess.DEVNULL
         handles = {1: stdout.fileno(), 2: stderr.fileno()} | {each: each for each in pass_fds}
-        return Forked(loaded, command[1:], cwd=cwd, env=env, handles=handles)
+        return Forked(forking, command[1:], cwd=cwd, env=env, handles=handles)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", fork)
