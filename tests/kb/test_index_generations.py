@@ -433,7 +433,7 @@ def test_readers_beside_a_writer_see_no_error_and_no_mix(index, current, tmp_pat
     for reader in readers:
         reader.start()
     try:
-        for number in range(1, 15):
+        for number in range(1, 8):
             stamp(folder, f"round{number}")
             add(folder, index)
     finally:
