@@ -41,6 +41,7 @@ _AVERAGES: Final = frozenset(f"aten.avg_pool{rank}d.default" for rank in (1, 2, 
 # divisor_override.
 _POOLING: Final = ([0], False, True, None)
 _CONVOLUTIONS: Final = frozenset(f"aten.conv{rank}d.default" for rank in (1, 2, 3))
+_CLAMP: Final = "aten.clamp.default"
 _TRAINING: Final = "aten._native_batch_norm_legit_functional.default"
 # Of two operands, of an operand and a number.
 _EXTREMES: Final = {
@@ -57,11 +58,11 @@ def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNod
     numbers, and:
 
     an einsum that is a product with a matrix as `matmul`; adaptive average pooling to one element
-    as a mean; `min` and `max` of two operands as `minimum` and `maximum`, of one and a number as
-    `clamp_max` and `clamp_min`; batch norm that updates running statistics as the one that has
-    none (`Graph.updates` names them); a product with a diagonal matrix as a scaling; average
-    pooling after a convolution of single elements as such a convolution after the pooling; an
-    operator that has several names, such as `multiply`, by the usual one.
+    as a mean; `min` and `max` of two operands as `minimum` and `maximum`, of one and a number, and
+    `clamp` of one bound, as `clamp_max` and `clamp_min`; batch norm that updates running statistics
+    as the one that has none (`Graph.updates` names them); a product with a diagonal matrix as a
+    scaling; average pooling after a convolution of single elements as such a convolution after the
+    pooling; an operator that has several names, such as `multiply`, by the usual one.
     """
     numbers: dict[str, Any] = {}
     found: list[m.GraphNode] = []
@@ -215,6 +216,12 @@ def _spelled(node: m.GraphNode) -> m.GraphNode:
         if args[1] in ([1] * rank, 1):
             dims = [-each for each in range(rank, 0, -1)]
             return node.model_copy(update={"op": "aten.mean.dim", "args": [args[0], dims, True]})
+    elif node.op == _CLAMP and not node.kwargs and None in (bounds := [*args[1:], None][:2]):
+        # Of one bound.
+        side, bound = ("max", bounds[1]) if bounds[0] is None else ("min", bounds[0])
+        return node.model_copy(
+            update={"op": f"aten.clamp_{side}.default", "args": [args[0], bound]}
+        )
     elif node.op in _EXTREMES and len(args) > 1:
         return node.model_copy(update={"op": _EXTREMES[node.op][_is_number(args[1])]})
     elif node.op == _TRAINING and args[5] is True:

@@ -290,6 +290,8 @@ class _Writer:
             if not node.op.startswith("aten.expand."):
                 # A kernel's result may lie in memory in another way than PyTorch's.
                 return f"{args[0]}.reshape({args[1]})"
+        elif base == "slice":
+            self.fixed = self.fixed or beside.bounded(self.graph, name)
         elif base in beside.MADE | beside.DRAWN:
             fixed = True
             if base in beside.DRAWN:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
+from agent.proposers.recipe.operands import argument
 from judge.graph import Graph, reference
+from judge.problem.variants import SMALL
 
 # Views whose arguments do not depend on the problem's sizes.
 VIEWS: Final = frozenset({
@@ -17,6 +19,8 @@ MADE: Final = frozenset({
 })  # fmt: skip
 # The same, drawn: they take the place of the model's in the order of its draws.
 DRAWN: Final = frozenset({"rand", "randn"})
+# A slice's end where none is given.
+_TO_THE_END: Final = (1 << 63) - 1
 # Each call has other results, or writes into an operand.
 RANDOM: Final = frozenset({
     "bernoulli", "dropout", "empty_like", "multinomial", "normal", "poisson", "rand_like",
@@ -64,6 +68,23 @@ def drawn_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str,
         for place, wanted in enumerate(graph.shape(name))
     ]
     return f"[{', '.join(sizes)}]", any(len(each) > 1 for each in found.values())
+
+
+def bounded(graph: Graph, name: str) -> bool:
+    """Whether a slice's bounds hold for the problem's own shape alone, as far as can be told: where
+    it cuts a dimension that only the model's own tensors have, they are the model's own."""
+    node = graph[name]
+    source = reference(node.args[0])
+    bounds = [each for each in node.args[2:4] if isinstance(each, int)]
+    if source is None or not any(SMALL < each < _TO_THE_END for each in bounds):
+        return False  # from the end, all of it, or by a constant
+    size = graph.shape(source)[argument(node, 1, 0)]
+    given = [node for node in graph.nodes.values() if node.op in ("input", "tensor")]
+    own, inputs = (
+        {size for node in given if (node.input is None) is made for size in graph.shape(node.name)}
+        for made in (True, False)
+    )
+    return size in inputs or size not in own
 
 
 def one_shape(graph: Graph, names: Mapping[str, str]) -> list[str]:

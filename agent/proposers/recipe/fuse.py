@@ -42,6 +42,8 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     "relu.default": "tl.where({0} < 0.0, 0.0, {0})",
     "leaky_relu.default": "tl.where({0} > 0.0, {0}, {0} * {1:0.01})",
     "gelu.default": "_exact_gelu({0})",
+    # 1 + tanh(u) is 2 * sigmoid(2 * u).
+    "gelu.tanh": "{0} * tl.sigmoid(1.5957691216057308 * ({0} + 0.044715 * {0} * {0} * {0}))",
     "hardtanh.default": "tl.where({0} < {1:-1.0}, {1:-1.0}, tl.where({0} > {2:1.0}, {2:1.0}, {0}))",
     "_to_copy.default": "{0}",
     "sin.default": "tl.sin({0})",
@@ -125,6 +127,11 @@ ELEMENTWISE: Final = frozenset(
 _OPERANDS: Final = FLOATS | {"bool"}
 # Arguments beyond these are another function.
 _MOST_ARGUMENTS: Final = {"elu.default": 2}
+# Arguments by name that expressions know.
+_NAMED_ARGUMENTS: Final = {
+    "_to_copy.default": frozenset({"dtype"}), "gelu.tanh": frozenset({"approximate"}),
+    "gelu.default": frozenset({"approximate"}),
+}  # fmt: skip
 _PLACE: Final = re.compile(r"\{(\d)(?::([-\d.]+))?\}")
 # One load of 16 bytes a thread and more to spare; the tuner tries others where it may.
 _BLOCK: Final = 1024
@@ -155,7 +162,7 @@ xN = xN.to(tl.float32)"""
 def expressible(graph: Graph, name: str) -> bool:
     """Whether an operator can be the last step of a chain."""
     node = graph[name]
-    short = node.op.removeprefix("aten.")
+    short = _short(node)
     if short in _LOSSES and (len(node.args) < 3 or node.args[2] != 0):
         return False
     known = short in _EXPRESSIONS or short in _LOSSES or _power(node) is not None
@@ -164,6 +171,13 @@ def expressible(graph: Graph, name: str) -> bool:
     if len(node.args) > _MOST_ARGUMENTS.get(short, len(node.args)):
         return False
     return _known_operands(graph, name)
+
+
+def _short(node: Any) -> str:
+    """An operator's name in the tables."""
+    if node.op == "aten.gelu.default" and node.kwargs.get("approximate") == "tanh":
+        return "gelu.tanh"
+    return str(node.op.removeprefix("aten."))
 
 
 def _power(node: Any) -> str | None:
@@ -180,8 +194,8 @@ def _joins(graph: Graph, name: str) -> bool:
 
 def _known_operands(graph: Graph, name: str) -> bool:
     node = graph[name]
-    kwargs = {"dtype"} if node.op == "aten._to_copy.default" else set()
-    if set(node.kwargs) - kwargs:  # another GELU, x + alpha * y, a rounding mode
+    kwargs = _NAMED_ARGUMENTS.get(_short(node), frozenset())
+    if set(node.kwargs) - kwargs:  # x + alpha * y, a rounding mode
         return False
     for each in node.args:
         operand = reference(each)
@@ -328,6 +342,6 @@ def expression(node: Any, values: Mapping[str, str]) -> str:
         assert value is not None  # `expressible` looked
         return f"({value!r})" if math.isfinite(value) else f'float("{value}")'
 
-    short = node.op.removeprefix("aten.")
+    short = _short(node)
     known = _EXPRESSIONS.get(short) or _LOSSES.get(short) or _power(node) or _CONDITIONS[short]
     return _PLACE.sub(operand, known)

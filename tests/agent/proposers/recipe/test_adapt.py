@@ -97,6 +97,25 @@ def test_heavy_work_beside_the_kernel_is_pytorch_s_and_named(shelf: CorpusShelf)
     assert "matmul" in adapted.beside
 
 
+@pytest.mark.parametrize(
+    ("parts", "alone"),
+    [
+        ("x[:, : x.shape[1] // 2], x[:, x.shape[1] // 2 :]", True),
+        ("x[:, :-1], x[:, 1:]", False),
+        ("self.linear(x)[:, :12], self.linear(x)[:, 12:]", False),
+    ],
+)
+def test_a_slice_at_a_place_of_the_input_s_own_holds_for_its_shape(
+    shelf: CorpusShelf, parts: str, alone: bool
+) -> None:
+    forward = (
+        "def __init__(self):\n    super().__init__()\n    self.linear = nn.Linear(18, 24)\n"
+        f"def forward(self, x):\n    a, b = {parts}\n    return torch.softmax(a.sin() * b, 1)"
+    )
+    source = p.problem("ROWS, COLUMNS = 6, 18", forward, "torch.randn(ROWS, COLUMNS)")
+    assert ("alone" in _adapted(shelf, source, "softmax-register-cached").source) == alone
+
+
 def test_random_numbers_beside_the_kernel_are_refused(shelf: CorpusShelf) -> None:
     random = p.SOFTMAX.replace("x.softmax(-1)", "(x + torch.rand_like(x)).softmax(-1)")
     assert random != p.SOFTMAX

@@ -56,6 +56,15 @@ CASES = {
         CONV, "torch.clip(torch.multiply(x := self.conv(x), torch.special.expit(x)), -1, 1)", IMAGE,
         "fused after: sigmoid, mul, clamp", Verdict.CORRECT,
     ),
+    "a bound on one side": (
+        CONV, "torch.clamp(torch.clamp(self.conv(x), min=-0.3) / 2, max=0.2)", IMAGE,
+        "fused after: clamp_min, div, clamp_max", Verdict.CORRECT,
+    ),
+    "GELU by the hyperbolic tangent": (
+        "self.linear = nn.Linear(32, 24)",
+        "nn.functional.gelu(self.linear(x) * 3, approximate='tanh')", "torch.rand(B * 8, 32)",
+        "fused after: mul, gelu", Verdict.CORRECT,
+    ),
     "batch norm in training": (
         f"{CONV}; self.norm = nn.BatchNorm2d(16)", "self.norm(self.conv(x)) * 2.0", IMAGE,
         "batch-norm-training", Verdict.CORRECT,
