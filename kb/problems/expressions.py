@@ -17,9 +17,10 @@ MAX_DEPTH = 120
 
 _ON_TENSORS: Final[dict[type, str]] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floor_divide",
-    ast.Mod: "remainder", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "logical_and",
-    ast.BitOr: "logical_or", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
-    ast.Eq: "eq", ast.NotEq: "ne", ast.USub: "neg", ast.Invert: "logical_not",
+    ast.Mod: "remainder", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "bitwise_and",
+    ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor", ast.LShift: "bitwise_left_shift",
+    ast.RShift: "bitwise_right_shift", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
+    ast.Eq: "eq", ast.NotEq: "ne", ast.USub: "neg", ast.Invert: "bitwise_not",
 }  # fmt: skip
 
 

@@ -1,11 +1,15 @@
 """Shape rules of the operators that multiply: products, convolutions, attention, recurrences."""
 
+from collections.abc import Mapping
+from itertools import combinations
 from typing import Any, Final
 
 from kb.problems.shapes import Arguments, Rule, broadcast, spread, whole, windows
 from kb.problems.values import Operator, Shape, Tensor, product
 
 _EINSUM_MOST = 64
+# Operands whose orders are all tried: 180 of five.
+_EINSUM_ORDERED = 5
 
 
 def matmul(op: Operator, arguments: Arguments) -> None:
@@ -85,8 +89,7 @@ def _einsum(op: Operator, arguments: Arguments) -> None:
         output = "".join(sorted(each for each in set(joined) if joined.count(each) == 1))
     shape = tuple(lengths.get(each) for each in output)
     op.add_output(shape, op.inputs[0].dtype)
-    indices = dict.fromkeys("".join(names))
-    op.facts["flops"] = product([2, *(lengths.get(each) for each in indices)])
+    op.facts["flops"] = _contracted([frozenset(name) for name in names], frozenset(output), lengths)
     if len(names) == 2:
         one, two = (set(each) for each in names)
         kept = set(output)
@@ -94,6 +97,30 @@ def _einsum(op: Operator, arguments: Arguments) -> None:
             "batch": one & two & kept, "k": (one & two) - kept, "m": one - two, "n": two - one,
         }  # fmt: skip
         op.facts |= {key: product([lengths.get(e) for e in axis]) for key, axis in sizes.items()}
+
+
+def _contracted(
+    terms: list[frozenset[str]], output: frozenset[str], lengths: Mapping[str, int | None]
+) -> int | None:
+    """Operations of an einsum, two operands at a time in the cheapest order, which is what
+    `torch.einsum` does where opt_einsum is installed; of many operands from left to right."""
+
+    def volume(indices: frozenset[str]) -> int | None:
+        return product([2, *(lengths.get(each) for each in sorted(indices))])
+
+    if len(terms) < 3:
+        return volume(frozenset().union(*terms))
+    pairs = [(0, 1)] if len(terms) > _EINSUM_ORDERED else combinations(range(len(terms)), 2)
+    found = []
+    for one, two in pairs:
+        rest = [term for place, term in enumerate(terms) if place not in (one, two)]
+        both = terms[one] | terms[two]
+        kept = both & output.union(*rest)
+        first, later = volume(both), _contracted([kept, *rest], output, lengths)
+        if first is None or later is None:
+            return None
+        found.append(first + later)
+    return min(found)
 
 
 def convolution(op: Operator, arguments: Arguments) -> None:

@@ -367,6 +367,33 @@ def test_a_loss_of_a_classifier_that_is_written_out_is_one_operator(shifted: boo
     assert [step.name for step in analyse(told).steps] == ["logsumexp"]
 
 
+@pytest.mark.parametrize(
+    ("equation", "flops"),
+    [
+        ("bi,rij->brj", 2 * 64 * 128 * 5 * 7),
+        # w with y over j, then with x over i: in another order, or all at once, it is more.
+        ("bi,rij,cj->brc", 2 * 5 * 128 * 7 * 3 + 2 * 64 * 128 * 5 * 3),
+    ],
+)
+def test_an_einsum_of_several_is_counted_by_pairs(equation: str, flops: int) -> None:
+    operands = "x, w, y"[: 3 * equation.count(",") + 1]
+    text = module(
+        "pass", f"return torch.einsum('{equation}', {operands})",
+        "torch.rand(64, 128), torch.rand(5, 128, 7), torch.rand(3, 7)", "x, w, y",
+    )  # fmt: skip
+    (einsum,) = read_problem(text).operators
+    assert einsum.facts["flops"] == flops
+
+
+def test_integers_operators_have_names() -> None:
+    inputs = "torch.randint(0, 9, (64, 128)), torch.randint(0, 9, (64, 128))"
+    found = read_problem(module("pass", "return ~((x >> 2 & 15) << 1 ^ y) | y", inputs, "x, y"))
+    assert found.unknown == ()
+    assert [each.name.removeprefix("bitwise_") for each in found.operators] == [
+        "right_shift", "and", "left_shift", "xor", "not", "or",
+    ]  # fmt: skip
+
+
 def test_of_what_is_gathered_the_elements_count() -> None:
     text = module("pass", "return x.gather(1, i)",
                   "torch.rand(64, 10000), torch.randint(0, 9, (64, 1))", "x, i")  # fmt: skip
