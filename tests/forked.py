@@ -17,8 +17,9 @@ from multiprocessing.connection import Connection, wait
 import pytest
 from _pytest.runner import runtestprotocol
 
-# What nearly all workers would load, for two seconds of processor time each.
-PRELOADED = ("torch._dynamo", "torch._inductor", "chromadb")
+# What nearly all workers would load, for two seconds of processor time each. Not chromadb, whose
+# runtime of threads is not made to be forked.
+PRELOADED = ("torch._dynamo", "torch._inductor")
 FORK = multiprocessing.get_context("fork")
 
 
