@@ -102,9 +102,9 @@ def _own_options() -> list[click.Option]:
 def cli(ctx: click.Context, index: Path | None, as_json: bool, debug: bool) -> None:
     """A knowledge base about making GPU kernels fast.
 
-    Start with `kb ingest`, which takes the corpus that comes with it, then
+    Start with `kb ingest`, which adds the shipped corpus, then
     `kb query my matmul rereads the same tiles and L2 hit rate is 30%`.
-    The options here may stand behind the command as well.
+    These options may also follow the command.
     """
     del debug  # read from the arguments by `main`, also when they cannot be parsed
     ctx.obj = Session(index or default_index_dir())

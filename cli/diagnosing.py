@@ -23,7 +23,7 @@ _FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="PROFILE | PROBLEM KERNEL")
-@value("--gpu", "NAME", "GPU whose roofs apply. Default: the one that the profile names.")
+@value("--gpu", "NAME", "GPU to judge against. Default: the one that the profile names.")
 @value("--gpu-spec", "FILE", "YAML file that describes another GPU.", _FILE)
 @value("--evaluation", "FILE", "JSON of `kb evaluate`, for the floor and the ceilings.")
 @value("--kernel", "FILE", "Source of the profiled kernel.")

@@ -67,7 +67,7 @@ _POSITIVE = click.FloatRange(0, min_open=True)
 )
 @dtype_option
 @flag("--tf32", "Allow TF32 in float32 matrix products, for all contenders.")
-@value("--device", "cuda:N", "Use one GPU. Default: all of the first one's kind.")
+@value("--device", "cuda:N", "Use this GPU. Default: all GPUs like the first.")
 @value(
     "--ray",
     "ADDRESS",

@@ -144,7 +144,7 @@ def query(
 )
 @value("--max-chars", "N", "Budget in characters, at least 256.", int)
 @value("--max-examples", "N", "Examples, at most. Default: 2.", int, default=2)
-@click.option("--exclude", multiple=True, help="Id or slug that you know already (repeatable).")
+@click.option("--exclude", multiple=True, help="Leave out this id or slug (repeatable).")
 @_JSON
 @click.pass_obj
 def context(

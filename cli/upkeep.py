@@ -41,7 +41,7 @@ def doctor(session: Session, /, *, as_json: bool) -> None:
 def rebuild(session: Session, /, embedder: str | None, *, drop_missing: bool) -> None:
     """Make the index anew from the sources that it records.
 
-    With the embedder that made it, where this version has it.
+    Uses the same embedder, if this version has it.
     """
     try:
         model = embedder_for(session.index, embedder)
@@ -67,7 +67,7 @@ def export(session: Session, /, file: Path) -> None:
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--replace", "replace_existing", is_flag=True, help="Replace what the index holds.")
-@click.option("--embedder", help="Embedder that the index may use besides the shipped one.")
+@click.option("--embedder", help="Also allow an index made with this embedder.")
 @click.pass_obj
 def import_(
     session: Session, /, file: Path, *, replace_existing: bool, embedder: str | None

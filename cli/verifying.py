@@ -15,7 +15,7 @@ from kb.verify.cache import ResultCache
 @click.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--only", multiple=True, metavar="SLUG", help="Only this kernel (repeatable).")
-@click.option("--fresh", is_flag=True, help="Check also what is unchanged since it passed.")
+@click.option("--fresh", is_flag=True, help="Recheck what has not changed since it passed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def verify(folder: Path | None, *, only: tuple[str, ...], fresh: bool, as_json: bool) -> None:
     """Check a corpus: entries valid, kernels right.

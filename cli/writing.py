@@ -149,7 +149,7 @@ def ingest(
     if name and len(sources) != 1:
         raise click.UsageError("--name goes with exactly one source")
     if curated and (sources or include or exclude or quality is not None):
-        raise click.UsageError("--curated takes the sources and patterns of corpus/sources.toml")
+        raise click.UsageError("--curated takes no sources, patterns or --quality")
     model = embedder_for(session.index, embedder)
     with _workers(ray) as workers, Reporter(quiet=as_json) as reporter:
         options = fetch_options(reporter.pause, yes=yes, allow_licence=allow_licence)

@@ -162,7 +162,7 @@ class Ingestion:
         if origin is None and is_corpus(root):
             part = corpus_state(root)
             if request.name:
-                raise SourceError(f"{root} is a corpus: its corpus.yaml names it, --name cannot")
+                raise SourceError(f"{root} is a corpus, named by its corpus.yaml: omit --name")
             name = part.sources[0].name
             _refuse_folder_of_that_name(name, state)
             _refuse_taken_slugs(part, state.without(name))

@@ -93,5 +93,5 @@ def _fetch_recorded(source: Source, options: Options) -> Fetched:
         if fetched.sha256 == source.sha256:
             return fetched
     raise SourceError(
-        f"{source.location} {source.version} is not the archive any more that was ingested"
+        f"{source.location} {source.version} is no longer the archive that was ingested"
     )

@@ -30,7 +30,7 @@ def run_state(root: Path, reading: Reading) -> IndexState:
         A note is malformed; names file and line.
     """
     if reading.include or reading.exclude:
-        raise SourceError(f"{root} is a run, which is taken whole: --include and --exclude cannot")
+        raise SourceError(f"{root} is a run and is taken whole: omit --include and --exclude")
     files: list[tuple[str, str]] = []
     chunks: list[Chunk] = []
     for path in sorted((root / FOLDER).glob("*.md")):

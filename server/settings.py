@@ -27,7 +27,7 @@ class Settings(BaseSettings):
 
     index: Path = Field(default_factory=default_index_dir, description="Index folder.")
     host: str = Field(
-        default="127.0.0.1", description="Address to listen on. Any but loopback: tokens."
+        default="127.0.0.1", description="Listen address; needs tokens if not loopback."
     )
     port: int = Field(
         default=8040, ge=0, le=65535, description="Port to listen on; 0 takes a free one."
@@ -109,7 +109,7 @@ class Settings(BaseSettings):
     max_connections: int = Field(
         default=500,
         ge=8,
-        description="Open connections of a worker; then the idlest one is closed.",
+        description="Open connections per worker; beyond it the idlest closes.",
     )
     header_timeout: float = Field(
         default=10.0, gt=0, description="Seconds to send a request's headers."
@@ -124,9 +124,9 @@ class Settings(BaseSettings):
         default=30, ge=1, description="Seconds to finish requests at shutdown."
     )
     rate_per_second: float = Field(
-        default=50.0, ge=0, description="Requests a second of one client, over time; 0: no limit."
+        default=50.0, ge=0, description="Average requests per second per client; 0: no limit."
     )
-    rate_burst: int = Field(default=200, ge=1, description="Requests of one client at once.")
+    rate_burst: int = Field(default=200, ge=1, description="Burst of requests per client.")
 
     @property
     def is_loopback(self) -> bool:

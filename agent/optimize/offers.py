@@ -88,7 +88,7 @@ def _ask(
         if program in known:
             dropped = failure(candidate, Stage.DUPLICATE, f"the same program as {known[program]}")
         elif candidate.family in state.retired:
-            dropped = failure(candidate, Stage.RETIRED, f"'{candidate.family}' was given up")
+            dropped = failure(candidate, Stage.RETIRED, f"'{candidate.family}' was retired")
         elif len(offers.candidates) < state.width * state.branching:
             known[program] = candidate.id
             offers.candidates.append(candidate)

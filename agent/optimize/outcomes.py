@@ -41,7 +41,7 @@ def outcome_of(
         reasons += [each for each in problems if not any(each in reason for reason in reasons)]
     reasons = list(dict.fromkeys(plain(each) for each in reasons))
     if stage is Stage.TIME and not reasons:
-        reasons = ["it is right, but no time was had"]
+        reasons = ["it is right but was not timed"]
     return Outcome(
         candidate=candidate.id,
         stage=stage,

@@ -74,7 +74,7 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
         case events.Proposed(
             candidates=candidates, dropped=dropped, failures=failures, notes=notes
         ):
-            left = f", {len(dropped)} left out as tried or given up" if dropped else ""
+            left = f", {len(dropped)} left out as tried or retired" if dropped else ""
             yield f"  {counted(len(candidates), 'proposal')}{left}"
             yield from (f"  {each.id}: {each.note}" for each in candidates if each.note)
             yield from (f"  {name} failed: {why}" for name, why in failures.items())
@@ -88,7 +88,7 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
         case events.Closed():
             yield f"  leader {event.leader}, gain {event.gain:.1%}"
             if event.retired:
-                yield f"  given up: {', '.join(event.retired)}"
+                yield f"  retired: {', '.join(event.retired)}"
         case events.Confirmed(judged=judged):
             yield f"last session: {line_of(judged)}"
         case events.Stopped():

@@ -217,7 +217,7 @@ def read_config(root: Path) -> RunConfig:
         reason = error.strerror or str(error)
         raise RunFolderError(f"{root} is no run folder: {path.name}: {reason}") from error
     except ValidationError as error:
-        raise RunFolderError(f"{path} is no run's: {refusal(error)}") from error
+        raise RunFolderError(f"{path} is invalid: {refusal(error)}") from error
 
 
 def read_run(root: Path) -> tuple[RunConfig, Record]:

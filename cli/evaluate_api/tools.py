@@ -134,7 +134,7 @@ def add_tools(
             list[str] | None, Field(description="Ids and slugs that you already have.")
         ] = None,
         previous: Annotated[
-            str | None, Field(description="Id of your evaluation before this: nothing twice.")
+            str | None, Field(description="Id of your previous evaluation, to avoid repeats.")
         ] = None,
         wait_seconds: Wait = _WAIT_S,
     ) -> Annotated[CallToolResult, EvaluationToolResult]:

@@ -163,7 +163,7 @@ def measure(contenders: Sequence[Contender], conditions: Conditions) -> Measurem
             checked = any(contender.checked for contender in contenders)
             _rounds(interleaver, plan, conditions.limits, checked)
             if plan.method == "events":  # a graph runs as a whole, in its turn
-                say(Progress("looking for work out of the stream's turn"))
+                say(Progress("looking for work outside stream order"))
                 interleaver.look_for_turns()
             notes += interleaver.notes
             tracks = interleaver.tracks

@@ -233,7 +233,7 @@ def explained(root: Path) -> Iterator[None]:
             raise
         raise IndexUnavailableError(
             f"cannot write the index at {root}: {reason}; what was published before is intact. "
-            "Free space or permissions, or use another --index"
+            "Make room, fix permissions or use another --index"
         ) from error
 
 

@@ -168,7 +168,7 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
         gpu: Annotated[str | None, Field(description="GPU name, such as H100, or sm_90a.")] = None,
         dtype: Annotated[
             str | None,
-            Field(description="In which the problem runs, such as bfloat16, if not as it says."),
+            Field(description="Dtype to run in, such as bfloat16, if not the problem's own."),
         ] = None,
         language: Annotated[Language | None, Field(description="Only this language.")] = None,
         max_tokens: Annotated[

@@ -383,7 +383,7 @@ def test_a_worker_that_dies_and_a_server_that_ends_lose_no_evaluation(built, tmp
         wait_for(lambda: judges(*server.workers()))
         (judge,) = judges(*server.workers())
         server.process.send_signal(signal.SIGINT)
-        server.process.wait(30)
+        server.process.wait(20)
         assert not Path(f"/proc/{judge}").exists()
     with judging_here(built / "index", tmp_path) as judging:
         again = judging.until(job, "running")

@@ -267,7 +267,7 @@ def test_a_folder_with_other_things_in_it_is_not_taken(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="is no run folder"):
         read_run(tmp_path / "nowhere")
     (tmp_path / "config.json").write_text('{"given": 3}')
-    with pytest.raises(RunFolderError, match=r"config\.json is no run's: problem: is missing"):
+    with pytest.raises(RunFolderError, match=r"config\.json is invalid: problem: is missing"):
         RunFolder.resume(tmp_path)
 
 

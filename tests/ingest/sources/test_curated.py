@@ -99,4 +99,4 @@ class TestTakingAll:
         assert (again["embedded"], again["published"], packages.requests) == (0, False, [])
 
     def test_patterns_and_sources_do_not_go_with_it(self, packages, listed, index, cli):
-        assert "--curated takes the sources" in cli("ingest", "--curated", "pypi:a").err
+        assert "--curated takes no sources" in cli("ingest", "--curated", "pypi:a").err
