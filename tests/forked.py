@@ -78,7 +78,9 @@ def _work(session: pytest.Session, name: str, pipe: Connection, closed: list[Con
     os.environ["PYTEST_WORKER"] = name
     config, temporary = session.config, session.config._tmp_path_factory
     capture = config.pluginmanager.getplugin("capturemanager")
-    capture.stop_global_capturing()  # the parent's, whose files all workers would share
+    # The parent's capture is left suspended: all workers share its files, and modules that were
+    # imported while it ran may hold its sys.stderr.
+    capture._global_capturing = None
     capture.start_global_capturing()
     capture.suspend_global_capture(in_=True)
     temporary._basetemp = temporary.getbasetemp() / name
