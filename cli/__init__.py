@@ -95,12 +95,12 @@ def _own_options() -> list[click.Option]:
     type=click.Path(path_type=Path),
     help="Index folder. Default: $KB_INDEX, else the user-data folder.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, where a command can.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, if the command supports it.")
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
 @click.version_option(kb.__version__, prog_name="kb")
 @click.pass_context
 def cli(ctx: click.Context, index: Path | None, as_json: bool, debug: bool) -> None:
-    """A knowledge base about making GPU kernels fast.
+    """A knowledge base about fast GPU kernels.
 
     Start with `kb ingest`, which adds the shipped corpus, then
     `kb query my matmul rereads the same tiles and L2 hit rate is 30%`.
@@ -125,7 +125,7 @@ def main() -> NoReturn:
         _say(_usage(error) if isinstance(error, click.UsageError) else error.format_message())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _say("interrupted; what was published before is intact")
+        _say("interrupted; the published index is intact")
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone: end quietly, also at interpreter shutdown.

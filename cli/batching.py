@@ -25,13 +25,13 @@ _POLL_S = 30.0
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
 @click.option("--base-url", metavar="URL", help="An endpoint with OpenAI's Batch API.")
-@click.option("--wait", is_flag=True, help="Ask again each half minute until replies are there.")
+@click.option("--wait", is_flag=True, help="Poll every 30 seconds until all replies have arrived.")
 def batch(folder: Path, base_url: str | None, wait: bool) -> None:
-    """Send requests in FOLDER to a Batch API; fetch replies.
+    """Send the requests in FOLDER to a Batch API; fetch the replies.
 
-    FOLDER is that of `kb optimize --batch`; `kb optimize --resume FOLDER` goes on
-    with the replies. Nothing is sent twice, also after a kill. The key is read
-    from OPENAI_API_KEY.
+    FOLDER is the folder given to `kb optimize --batch`. `kb optimize --resume FOLDER`
+    continues with the replies. No request is sent twice, even if this command is
+    killed. The key is read from OPENAI_API_KEY.
     """
     from agent.endpoint.batch import BatchFolder
     from agent.endpoint.batch_client import BatchClient
@@ -47,7 +47,7 @@ def batch(folder: Path, base_url: str | None, wait: bool) -> None:
     for line in (*lines, *_waiting(BatchFolder(folder))):
         click.echo(line)
     if not lines:
-        click.echo(f"all replies are there; continue with: kb optimize --resume {folder}")
+        click.echo(f"all replies have arrived; continue with: kb optimize --resume {folder}")
 
 
 def is_batch(root: Path | None) -> bool:
@@ -70,12 +70,12 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
 
     for name in ("replay_verdicts", "out"):
         if options[name]:
-            raise click.UsageError(f"--batch and --{name.replace('_', '-')} do not go together")
+            raise click.UsageError(f"--batch and --{name.replace('_', '-')} cannot be combined")
     alone = options["resume"] is not None and (options["resume"] / CONFIG).exists()
     root: Path = options["batch"] or _folder_of(options["resume"], alone=alone)
     resuming = options["resume"] is not None
     if resuming and problem is not None:
-        raise click.UsageError("PROBLEM cannot be changed: --resume goes on as runs were begun")
+        raise click.UsageError("PROBLEM cannot be changed: --resume continues runs as started")
     if not resuming and options["model"] is None:
         raise click.UsageError("--batch needs --model")
     folder = BatchFolder(root)
@@ -94,13 +94,13 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
             raise click.UsageError("Missing argument 'PROBLEM'.")
         if away and options["gpu"] is None:
             raise KbError(
-                "no GPU was found; name the card that the kernel is for, such as --gpu H200: the "
-                "first requests are then made without measurements"
+                "no GPU was found: name the target GPU, such as --gpu H200, to make the first "
+                "requests without measurements"
             )
         update["plan_first"] = away  # the first round is then planned from what can be read
         runs = runs_on(problem, root / RUNS, options, **update)
     if not runs:
-        raise KbError(f"there are no runs in {options['resume']}")
+        raise KbError(f"{options['resume']} contains no runs")
     away = away and not any(config.interpret for config in runs.values())
     _told(folder, sweep(ctx, root, runs, options, batch=folder, away=away))
 
@@ -134,8 +134,8 @@ def _waiting(folder: "BatchFolder") -> Iterator[str]:
     if not folder.waiting:
         return
     sent = folder.waiting - folder.unsent
-    where = f"{folder.unsent} in {folder.root / 'requests.jsonl'}" if folder.unsent else ""
-    before = f"{sent} of files in {folder.root / 'sent'}" if sent else ""
+    where = f"{folder.unsent} unsent in {folder.root / 'requests.jsonl'}" if folder.unsent else ""
+    before = f"{sent} sent, in {folder.root / 'sent'}" if sent else ""
     yield (
         f"waiting for {folder.waiting} {'reply' if folder.waiting == 1 else 'replies'}: "
         f"{', '.join(part for part in (where, before) if part)}"

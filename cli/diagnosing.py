@@ -23,17 +23,17 @@ _FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="PROFILE | PROBLEM KERNEL")
-@value("--gpu", "NAME", "GPU to judge against. Default: the one that the profile names.")
+@value("--gpu", "NAME", "GPU whose limits apply. Default: the GPU that the profile names.")
 @value("--gpu-spec", "FILE", "YAML file that describes another GPU.", _FILE)
-@value("--evaluation", "FILE", "JSON of `kb evaluate`, for the floor and the ceilings.")
+@value("--evaluation", "FILE", "JSON from `kb evaluate`, for the floor and the measured roofs.")
 @value("--kernel", "FILE", "Source of the profiled kernel.")
 @kernel_name_option
 @click.option(
     "--language", type=click.Choice(["triton", "cuda"]), help="Only techniques for this language."
 )
 @dtype_option
-@value("--model", "NAME", "Ask a language model as well.")
-@value("--base-url", "URL", "Its OpenAI-compatible endpoint.")
+@value("--model", "NAME", "Also ask this language model.")
+@value("--base-url", "URL", "The model's OpenAI-compatible endpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print the diagnosis as JSON.")
 @click.pass_obj
 def diagnose(
@@ -47,18 +47,18 @@ def diagnose(
     as_json: bool,
     **given: str | None,
 ) -> None:
-    """Say what limits a kernel, and what may help.
+    """Say what limits a kernel and what may help.
 
     PROFILE is what `kb profile --json` printed, or Nsight Compute's metrics: JSON
     (metric -> number), `ncu --csv` of the raw or details page, its console output,
-    an .ncu-rep where ncu is installed, or what `nvcc -Xptxas -v` printed; - reads
-    standard input. With PROBLEM and
-    KERNEL, kb profiles the kernel first: give one that `kb evaluate` found correct.
+    an .ncu-rep if ncu is installed, or what `nvcc -Xptxas -v` printed; - reads
+    standard input. With PROBLEM and KERNEL, kb profiles the kernel first: use only
+    a kernel that `kb evaluate` found correct.
 
-    Names the bottleneck, up to two causes with their evidence, and techniques. The
-    rules need no model: the same profile always gives the same answer. With
-    --model, a language model judges the same evidence, and its opinion is shown as
-    well; the key is read from OPENAI_API_KEY.
+    The answer names the bottleneck, up to two causes with their evidence, and
+    techniques. The rules need no model: the same profile always gives the same
+    answer. With --model, a language model judges the same evidence, and its opinion
+    is also shown; its key is read from OPENAI_API_KEY.
     """
     from agent.diagnose.diagnose import diagnose as judge
     from agent.diagnose.diagnose import gather
@@ -112,10 +112,10 @@ def _check(files: tuple[str, ...], given: dict[str, str | None]) -> None:
     two, kernel, evaluation = len(files) == 2, given["kernel"], given["evaluation"]
     rules = {
         "give one profile, or a problem and a kernel": len(files) > 2,
-        "--kernel goes with a profile: the second file is the kernel": two and kernel is not None,
-        "a problem and a kernel are files, not standard input": two and "-" in files,
-        "--dtype goes with PROBLEM KERNEL: a profile has its own": not two and bool(given["dtype"]),
-        "--kernel-name goes with a profile": two and given["kernel_name"] is not None,
+        "--kernel needs a profile: here the second file is the kernel": two and kernel is not None,
+        "PROBLEM and KERNEL must be files, not standard input": two and "-" in files,
+        "--dtype needs PROBLEM KERNEL: a profile has its own": not two and bool(given["dtype"]),
+        "--kernel-name needs a profile": two and given["kernel_name"] is not None,
         "only one file can be read from standard input": [*files, kernel, evaluation].count("-")
         > 1,
         "--base-url needs --model": given["base_url"] is not None and given["model"] is None,
@@ -134,7 +134,7 @@ def _profile(problem: str, kernel: str, dtype: str | None, spec: "GpuSpec | None
 
     if spec is None and not has_gpu():
         raise InvalidInputError(
-            "there is no GPU here to profile on: name a card with --gpu to look at the code alone"
+            "no GPU was found to profile on: name a GPU with --gpu to analyse only the code"
         )
     require_torch("profiling")
     request = Request(
@@ -155,7 +155,7 @@ def _card(name: str | None, extra: "Sequence[GpuSpec]", file: Path | None) -> "G
         return find_spec(name, extra)
     if len(extra) > 1:
         cards = ", ".join(spec.name for spec in extra)
-        raise InvalidInputError(f"{file} describes several cards: say which with --gpu: {cards}")
+        raise InvalidInputError(f"{file} describes several GPUs: choose one with --gpu: {cards}")
     return extra[0] if extra else None
 
 
@@ -167,7 +167,7 @@ def _shelf(index: Path) -> "tuple[Shelf, tuple[str, ...]]":
         shelf = shelf_from_index(index)
     except IndexUnavailableError as error:
         reason = str(error).split(":")[0]
-        return shelf_from_corpus(), (f"techniques are those of the shipped corpus ({reason})",)
+        return shelf_from_corpus(), (f"techniques come from the shipped corpus ({reason})",)
     if shelf.techniques:
         return shelf, ()
-    return shelf_from_corpus(), ("techniques are those of the shipped corpus: the index has none",)
+    return shelf_from_corpus(), ("techniques come from the shipped corpus: the index has none",)

@@ -16,15 +16,15 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
 @click.command()
 @click.argument("problem", type=_PATH)
 @click.argument("kernel", type=_PATH)
-@click.option("--json", "as_json", is_flag=True, help="Print everything that was found as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
 @dtype_option
-@value("--device", "cuda:N", "Which GPU. Default: the first.")
+@value("--device", "cuda:N", "GPU to use. Default: the first.")
 @flag(
     "--interpret",
     "Without a GPU: check a Triton kernel's results in Triton's interpreter, at reduced "
-    "sizes. No times.",
+    "sizes and without timing.",
 )
-@value("--against", "FILE", "Time this kernel file as well (repeatable).", _PATH, multiple=True)
+@value("--against", "FILE", "Also time this kernel file (repeatable).", _PATH, multiple=True)
 @flag("--no-timing", "Judge correctness only.")
 @click.option(
     "--seed-count",
@@ -33,8 +33,8 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
     default=5,
     help="Number of secret seeds. Default: 5.",
 )
-@flag("--tf32", "Allow TF32 in float32 products, for all contenders.")
-@flag("--trust", "Run even where the sandbox is incomplete; only for files that you trust.")
+@flag("--tf32", "Allow TF32 in float32 matrix products, for all contenders.")
+@flag("--trust", "Run even if the sandbox is incomplete; only for files that you trust.")
 @click.pass_context
 def evaluate(
     ctx: click.Context,
@@ -50,17 +50,17 @@ def evaluate(
 
     PROBLEM defines Model, get_inputs and get_init_inputs, as KernelBench's files do. KERNEL
     defines ModelNew or kernel_function, or is a .cu file that declares its entry point. Both run
-    in sandboxed processes; what they say about themselves is not believed.
+    in sandboxed processes; nothing that they report about themselves is trusted.
 
-    Exit status: 0 when the kernel is right (correct, library, specialised), 3 wrong, 4 cheat,
-    5 inconclusive; 1 when it could not be judged, 2 for wrong usage.
+    Exit status: 0 if the verdict is correct, library or specialised, 3 wrong, 4 cheat,
+    5 inconclusive; 1 if the kernel could not be judged, 2 for wrong usage.
     """
     from judge.evaluate.host import resolve_device
     from judge.evaluate.options import Options
     from judge.loading import loading_torch
 
     if options["device"] == "cpu":
-        raise InvalidInputError("times on a CPU mean nothing; --interpret checks results there")
+        raise InvalidInputError("times on a CPU are meaningless; --interpret only checks results")
     # Before torch is loaded for good: a machine without a GPU gets its error at once.
     with loading_torch():
         options["device"] = resolve_device(options["device"], interpret=options["interpret"])

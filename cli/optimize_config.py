@@ -53,12 +53,12 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
         if options[name] is not None and model is None:
             raise click.UsageError(f"--{name.replace('_', '-')} needs --model")
     if options["greedy"] and options["width"] not in (None, 1):
-        raise click.UsageError("--greedy is a width of 1: leave --width out")
+        raise click.UsageError("--greedy means --width 1: omit --width")
     names = [each.strip() for each in (options["proposers"] or "").split(",") if each.strip()]
     if not names:
         names = [each for each in NAMES if each != LLM or model is not None]
     if unknown := [name for name in names if name not in NAMES]:
-        raise click.UsageError(f"no proposer '{unknown[0]}': there are {', '.join(NAMES)}")
+        raise click.UsageError(f"unknown proposer '{unknown[0]}': use {', '.join(NAMES)}")
     if LLM in names and model is None:
         raise click.UsageError("the proposer llm needs --model")
     strategy = {
@@ -117,7 +117,7 @@ def _baselines(text: str | None) -> tuple[str, ...] | None:
         return None
     names = {each.strip() for each in text.split(",") if each.strip()}
     if unknown := sorted(names - set(BASELINES)):
-        raise click.UsageError(f"no baseline '{unknown[0]}': there are {', '.join(BASELINES)}")
+        raise click.UsageError(f"unknown baseline '{unknown[0]}': use {', '.join(BASELINES)}")
     return tuple(each for each in BASELINES if each in names or each == BASELINES[0])
 
 
@@ -132,7 +132,7 @@ def resumed(
     }
     if problem is not None or (said := said - _RESUMABLE):
         named = "PROBLEM" if problem is not None else f"--{min(said).replace('_', '-')}"
-        raise click.UsageError(f"{named} cannot be changed: --resume goes on as the run was begun")
+        raise click.UsageError(f"{named} cannot be changed: --resume continues the run as started")
     update: dict[str, Any] = {"limits": _limits(options, config.limits)}
     for name in ("model", "base_url", "batch"):
         if options[name] is not None:
@@ -157,7 +157,7 @@ def price_of(text: str | None, config: "RunConfig") -> Any:
     if text is None:
         live = config.model is not None and config.replayed is None
         if live and config.limits.money is not None:
-            raise click.UsageError("--max-money needs --price: what the model costs is not known")
+            raise click.UsageError("--max-money needs --price: the model's price is not known")
         return None
     if config.model is None:
         raise click.UsageError("--price needs --model")

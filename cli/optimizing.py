@@ -50,24 +50,24 @@ _POSITIVE = click.FloatRange(0, min_open=True)
 @value(
     "--price",
     "IN,OUT",
-    "The model's price per million tokens of requests and of replies, such as 1.25,10; or a "
-    "YAML file: models: {NAME: {input: 1.25, output: 10}}.",
+    "The model's price per million prompt tokens and per million reply tokens, such as "
+    "1.25,10; or a YAML file: models: {NAME: {input: 1.25, output: 10}}.",
 )
 @value(
     "--batch",
     "DIR",
     "Write the model's requests to DIR/requests.jsonl (OpenAI's Batch format), read replies "
-    "from DIR/results.jsonl, and keep the runs in DIR/runs; --resume DIR goes on.",
+    "from DIR/results.jsonl, and keep the runs in DIR/runs. Continue with --resume DIR.",
     _FOLDER,
 )
 @value("--gpu", "NAME", "Target GPU, if this machine does not have it.")
 @flag(
     "--replay-verdicts",
-    "With replay:RUN: also take verdicts and times from the record. Needs no GPU.",
+    "With replay:RUN: also take verdicts and times from that run. Needs no GPU.",
 )
 @dtype_option
 @flag("--tf32", "Allow TF32 in float32 matrix products, for all contenders.")
-@value("--device", "cuda:N", "Use this GPU. Default: all GPUs like the first.")
+@value("--device", "cuda:N", "Use this GPU. Default: all GPUs of the same model as the first.")
 @value(
     "--ray",
     "ADDRESS",
@@ -98,7 +98,8 @@ _POSITIVE = click.FloatRange(0, min_open=True)
 @value(
     "--floor",
     "X",
-    "Stop when the best kernel reaches this fraction of the floor. Default: 0.97.",
+    "Stop when the floor (the least time that a roofline allows) is this fraction of the "
+    "best kernel's time. Default: 0.97.",
     _POSITIVE,
 )
 @value("--rounds", "N", "Stop after this many rounds. Default: 8.", click.IntRange(0))
@@ -123,8 +124,8 @@ _POSITIVE = click.FloatRange(0, min_open=True)
     "compiles for up to a minute.",
 )
 @flag("--fresh-baselines", "Time baselines again even if their times are cached.")
-@flag("--no-confirm", "Skip the final session, which times the best kernel against all baselines.")
-@flag("--profile", "Profile the kernels that lead. Default: only with --model, which reads it.")
+@flag("--no-confirm", "Skip the last session, which times the best kernel against all baselines.")
+@flag("--profile", "Profile the best kernels. Default: only with --model, which reads profiles.")
 @flag("--no-knowledge", "Do not use the index or its kernels.")
 @click.option(
     "--exclude-source",
@@ -143,23 +144,23 @@ _POSITIVE = click.FloatRange(0, min_open=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.pass_context
 def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> None:
-    """Search for a faster kernel, and prove that it is one.
+    """Search for a faster kernel, and prove that it is faster.
 
     PROBLEM is a file in KernelBench's format (Model, get_inputs, get_init_inputs), or
     a folder of such files. Each file of a folder gets its own run below --out.
 
-    A run first evaluates the start. Each round then diagnoses the best kernel (with
-    --model from a profile), retrieves what the index knows about its bottleneck, asks
-    the proposers, judges their proposals, and keeps the best of each technique. A
-    final session times the best kernel against the start, eager PyTorch and
-    torch.compile.
+    A run first evaluates its start: --kernel, or eager PyTorch. Each round then
+    diagnoses the best kernel (with --model from a profile), retrieves what the index
+    knows about its bottleneck, asks the proposers, judges their proposals, and keeps
+    the best of each technique. A last session times the best kernel against the
+    start, eager PyTorch and torch.compile.
 
     Prints a table and writes a run folder. best.py is the best kernel and runs by
     itself. report.html shows what was tried and why it was kept or dropped. If
     nothing is significantly faster than the start, best.py is the start; if
-    torch.compile is faster than everything found, it is the compiled model.
+    torch.compile is faster than every candidate, best.py is the compiled model.
 
-    A model's key is read from OPENAI_API_KEY.
+    The model's key is read from OPENAI_API_KEY.
     """
     from agent.opening import opened
     from agent.optimize.run import RunFolder, read_config
@@ -174,7 +175,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
         optimize_folder(ctx, problem, options)
         return
     if options["ray"] is not None:
-        raise click.UsageError("--ray takes a folder of problems")
+        raise click.UsageError("--ray needs a folder of problems")
     root = options["resume"]
     if root is not None:
         config = resumed(ctx, read_config(root), problem, options)
@@ -238,7 +239,7 @@ def _require_gpu(config: "RunConfig") -> None:
     if config.interpret or config.replay_verdicts or has_gpu():
         return
     raise KbError(
-        "no GPU was found; --interpret makes a dry run without one, which checks results at "
+        "no GPU was found; --interpret makes a dry run without one: it checks results at "
         "reduced sizes"
     )
 
@@ -301,7 +302,7 @@ def report(run: Path, *, as_json: bool, custom_op: Path | None) -> None:
 
         config, record = read_run(run)
         if record.standing is None:
-            raise KbError(f"the run in {run} has not evaluated its start yet: continue it")
+            raise KbError(f"the run in {run} has not evaluated its start yet: resume it")
         click.echo(summarise(config, record, run).model_dump_json(indent=2))
         return
     from agent.report.report import write_report

@@ -29,13 +29,13 @@ class Dtype(click.ParamType[str]):
         """The full name; a usage error for anything else."""
         found = full_dtype(value)
         if found not in DTYPES:
-            self.fail(f"'{value}' is none of {', '.join(DTYPES)} (or bf16, fp16, …)", param, ctx)
+            self.fail(f"'{value}' is not one of {', '.join(DTYPES)} (or bf16, fp16, …)", param, ctx)
         return str(found)
 
 
 dtype_option = value(
     "--dtype",
     "NAME",
-    "Floating-point inputs and parameters as bfloat16 (bf16), float16, float32 or float64.",
+    "Dtype of floating-point inputs and parameters: bfloat16 (bf16), float16, float32, float64.",
     Dtype(),
 )

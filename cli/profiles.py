@@ -24,14 +24,14 @@ _REPORT = ".ncu-rep"
 _MAGIC = b"NVR\x00"
 
 PROFILE_HELP = (
-    "What Nsight Compute measured: JSON (metric -> number, or such objects by kernel), `ncu --csv` "
-    "of the raw or details page, ncu's console output, or an .ncu-rep where ncu is installed; - "
+    "Nsight Compute's metrics: JSON (metric -> number, or one such object per kernel), `ncu --csv` "
+    "of the raw or details page, ncu's console output, or an .ncu-rep if ncu is installed; - "
     "reads standard input."
 )
 kernel_name_option = click.option(
     "--kernel-name",
     metavar="NAME",
-    help="Kernel of the profile, by its name or a part of it. Default: the one that takes longest.",
+    help="Kernel in the profile, by its name or part of it. Default: the one that takes longest.",
 )
 
 
@@ -82,7 +82,7 @@ def read_profile_text(path: str) -> str:
         raise KbError(f"cannot read {path}: {error.strerror or error}") from error
     if len(data) > _MOST_BYTES:
         raise InvalidInputError(
-            f"{path} has more than {_MOST_BYTES >> 20} MiB: profile less at once"
+            f"{path} is larger than {_MOST_BYTES >> 20} MiB: profile fewer launches"
         )
     if data.startswith(_MAGIC) or path.endswith(_REPORT):
         return _imported(data, path)
@@ -100,8 +100,8 @@ def _imported(data: bytes, path: str) -> str:
         program = ncu.find_ncu()
     except ncu.NcuError as error:
         raise InvalidInputError(
-            f"{path} is a report of Nsight Compute, and ncu, which reads it, was not found: put it "
-            f"on PATH, or export there with `ncu --import {path} --csv --page raw`"
+            f"{path} is an Nsight Compute report, but ncu was not found: put ncu on PATH, or "
+            f"export the report where ncu is with `ncu --import {path} --csv --page raw`"
         ) from error
     with tempfile.TemporaryDirectory(prefix="kb-profile-") as folder:
         report, output = Path(folder) / f"profile{_REPORT}", Path(folder) / "raw.csv"
@@ -112,9 +112,9 @@ def _imported(data: bytes, path: str) -> str:
                 capture_output=True, text=True, check=False, timeout=_IMPORT_SECONDS,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise KbError(f"ncu did not read {path}: {error}") from error
+            raise KbError(f"ncu could not read {path}: {error}") from error
         if done.returncode or not output.exists():
             said = (done.stdout + done.stderr).strip().splitlines()
-            why = said[-1] if said else f"it ended with {done.returncode}"
-            raise InvalidInputError(f"ncu did not read {path}: {why}")
+            why = said[-1] if said else f"it exited with status {done.returncode}"
+            raise InvalidInputError(f"ncu could not read {path}: {why}")
         return output.read_text(encoding="utf-8", errors="replace")

@@ -21,24 +21,25 @@ _FILE = click.Path(path_type=Path)
 @click.argument("problem", type=_FILE)
 @click.argument("kernel", type=_FILE)
 @dtype_option
-@flag("--tf32", "Allow TF32 in float32 products.")
-@click.option("--device", default="cuda:0", show_default=True, help="Which GPU.")
+@flag("--tf32", "Allow TF32 in float32 matrix products.")
+@click.option("--device", default="cuda:0", show_default=True, help="GPU to use.")
 @click.option(
     "--calls", default=1, show_default=True, type=click.IntRange(1, 20), help="Calls to profile."
 )
-@flag("--static-only", "Facts of the machine code; needs no GPU.")
-@value("--arch", "SM", "Target without a GPU: sm_90a, or a GPU such as H100.")
-@flag("--sanitize", "Run compute-sanitizer's memcheck as well.")
-@flag("--racecheck", "Run compute-sanitizer's racecheck as well.")
-@click.option("--ncu", type=_FILE, help="Path of the Nsight Compute to use.")
-@click.option("--report", type=_FILE, help="Keep ncu's report in this file.")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds for the profiler.")
+@flag("--static-only", "Only report facts from the machine code; needs no GPU.")
+@value("--arch", "SM", "Target to compile for without a GPU: sm_90a, or a GPU such as H100.")
+@flag("--sanitize", "Also run compute-sanitizer's memcheck.")
+@flag("--racecheck", "Also run compute-sanitizer's racecheck.")
+@click.option("--ncu", type=_FILE, help="Path of the ncu program to use.")
+@click.option("--report", type=_FILE, help="Save ncu's report to this file.")
+@click.option("--timeout", default=600.0, show_default=True, help="Profiler time limit in seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> None:
     """Profile a kernel file on its problem's inputs.
 
-    Profile kernels that `kb evaluate` found right: problem and kernel share a process here. In the
-    JSON, `profile` holds the dominant kernel's metrics as POST /v1/context takes them.
+    Profile only kernels that `kb evaluate` found correct: here the problem and the kernel share a
+    process. In the JSON, `profile` holds the dominant kernel's metrics as POST /v1/context takes
+    them.
     """
     from judge.problem.kernel import KernelFile
     from judge.problem.source import ProblemFile

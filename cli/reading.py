@@ -43,7 +43,7 @@ _PRODUCTION_LISTED = 8
 _DEEPEST = 4
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON as the HTTP API does.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, as from the HTTP API.")
 
 
 def _print_json(value: BaseModel | dict[str, Any] | list[Any]) -> None:
@@ -58,22 +58,22 @@ def _many(name: str, help_text: str) -> Callable[[_F], _F]:
 
 @click.command()
 @click.argument("text", nargs=-1, required=True)
-@click.option("-k", default=5, metavar="N", help="Results at most. Default: 5.")
-@_many("technique", "Only what shows this technique, by its slug (repeatable).")
-@_many("bottleneck", "Only memory, latency or utilization (repeatable).")
-@_many("language", "Only triton, cuda, python, cpp or markdown (repeatable).")
+@click.option("-k", default=5, metavar="N", help="Maximum number of results. Default: 5.")
+@_many("technique", "Only results that show this technique, by slug (repeatable).")
+@_many("bottleneck", "Only this bottleneck: memory, latency or utilization (repeatable).")
+@_many("language", "Only this language: triton, cuda, python, cpp or markdown (repeatable).")
 @click.option(
     "--architecture",
     "--gpu",
     "architectures",
     multiple=True,
-    help="Only what runs on it: sm_90a, or a GPU such as H100 (repeatable).",
+    help="Only results that run on this target: sm_90a, or a GPU such as H100 (repeatable).",
 )
 @_many("source", "Only this source (repeatable).")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
 @flag("--explain", "Show the parts that add up to each score.")
 @click.option(
-    "--long", "in_full", is_flag=True, help="Also show measurements, and how each text begins."
+    "--long", "in_full", is_flag=True, help="Also show measurements and the beginning of each text."
 )
 @_JSON
 @click.pass_obj
@@ -90,9 +90,9 @@ def query(
 ) -> None:
     """Search the knowledge base.
 
-    TEXT is what the kernel does, what is slow, a name, an error message, or a metric with its
-    value; words need no quotes. Each result says what it is, what to do, how your numbers compare
-    with its conditions, and where it is. Where nothing is relevant, kb says so.
+    TEXT says what the kernel does or what is slow, or is a name, an error message, or a metric with
+    its value; it needs no quotes. Each result says what it is, what to do, how your numbers compare
+    with its conditions, and where to find it. If nothing is relevant, kb says so.
     """
     from kb.gpus import device_of
     from kb.search.filtering import unknown_filters
@@ -126,11 +126,11 @@ def query(
 
 @click.command()
 @click.argument("text", nargs=-1)
-@value("--problem", "FILE", "A PyTorch module, which is read and never run; or -.")
-@value("--kernel", "FILE", "A kernel to improve, read and never run; or -.")
+@value("--problem", "FILE", "PyTorch module, which is read, never run; - reads standard input.")
+@value("--kernel", "FILE", "Kernel to improve, which is read, never run; - reads standard input.")
 @value("--profile", "FILE", PROFILE_HELP)
 @kernel_name_option
-@click.option("--gpu", help="A GPU or an architecture: leaves out what does not run on it.")
+@click.option("--gpu", help="Target GPU or architecture: omits whatever does not run on it.")
 @dtype_option
 @click.option(
     "--language", type=click.Choice(["triton", "cuda"]), help="Only examples in this language."
@@ -138,12 +138,12 @@ def query(
 @value(
     "--max-tokens",
     "N",
-    "Budget, at least 64. Default: 2000. Holds in the tokens of all-MiniLM-L6-v2, o200k_base "
-    "and cl100k_base alike.",
+    "Budget in tokens, at least 64. Default: 2000. Holds for each of the tokenizers "
+    "all-MiniLM-L6-v2, o200k_base and cl100k_base.",
     int,
 )
 @value("--max-chars", "N", "Budget in characters, at least 256.", int)
-@value("--max-examples", "N", "Examples, at most. Default: 2.", int, default=2)
+@value("--max-examples", "N", "Maximum number of examples. Default: 2.", int, default=2)
 @click.option("--exclude", multiple=True, help="Leave out this id or slug (repeatable).")
 @_JSON
 @click.pass_obj
@@ -160,10 +160,11 @@ def context(
     exclude: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Print what helps with a task, within a budget.
+    """Print techniques and examples for a task, within a budget.
 
-    Give TEXT, --problem, --kernel or --profile, or several of them. With a problem, the answer
-    begins with its operators, its work and its floor. Each example is a whole file that runs.
+    Give one or more of TEXT, --problem, --kernel and --profile. With a problem, the answer begins
+    with its operators, its work (FLOPs and bytes) and its floor: the least time that a roofline
+    allows. Each example is a complete file that runs.
     """
     from kb.context.build import build_context
     from kb.context.models import ContextRequest
@@ -171,13 +172,13 @@ def context(
     from kb.search.opening import open_searcher
 
     if kernel_name is not None and profile is None:
-        raise click.UsageError("--kernel-name goes with --profile")
+        raise click.UsageError("--kernel-name needs --profile")
     read = (
         read_profile(read_profile_text(profile), name_of(profile), kernel_name) if profile else None
     )
     if read is not None and not read.metrics:
-        told = "; ".join(ignored_words(read.ignored)) or "no metric has a number"
-        raise InvalidInputError(f"{profile} holds no metric that is known here: {told}")
+        told = "; ".join(ignored_words(read.ignored)) or "no metric has a numeric value"
+        raise InvalidInputError(f"{profile} has no known metric: {told}")
     try:
         request = ContextRequest(
             query=" ".join(text) or None,
@@ -206,7 +207,7 @@ def context(
     type=click.IntRange(1, _DEEPEST),
     default=_DEEPEST,
     metavar="N",
-    help="1 bottlenecks, 2 techniques, 3 examples, 4 production code. Default: 4.",
+    help="1: bottlenecks; 2: techniques; 3: examples; 4: production code. Default: 4.",
 )
 @_JSON
 @click.pass_obj
@@ -251,14 +252,14 @@ def _slugs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 @click.command()
 @click.argument("slug", shell_complete=_slugs)
-@click.option("--code", "only_code", is_flag=True, help="Print the file alone.")
+@click.option("--code", "only_code", is_flag=True, help="Print only the code.")
 @_JSON
 @click.pass_obj
 def show(session: Session, slug: str, only_code: bool, as_json: bool) -> None:
-    """Show a technique, a kernel, or the chunk with an id.
+    """Show a technique or kernel by its slug, or a chunk by its id.
 
-    In a pipe or a file, a kernel is a file that runs: what surrounds its code is a comment. With
-    --code there is the code alone.
+    Into a pipe or file, a kernel is printed as a file that runs: everything around its code is a
+    comment. --code prints only the code.
     """
     generation = open_generation(session.index)
     data: dict[str, Any] | None
@@ -315,7 +316,7 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
 
 def _unknown(slug: str, generation: Generation) -> str:
     near = difflib.get_close_matches(slug, [*generation.techniques, *generation.kernels], n=3)
-    hint = f"did you mean {', '.join(near)}?" if near else "`kb tree` lists what there is"
+    hint = f"did you mean {', '.join(near)}?" if near else "see `kb tree`"
     return f"no technique, kernel or chunk is called '{slug}': {hint}"
 
 
@@ -323,7 +324,7 @@ def _unknown(slug: str, generation: Generation) -> str:
 @_JSON
 @click.pass_obj
 def stats(session: Session, as_json: bool) -> None:
-    """Say what the index holds."""
+    """Show what the index contains."""
     generation = open_generation(session.index)
     data = index_view(generation)
     if as_json:

@@ -47,10 +47,10 @@ def _settings(session: Session, given: dict[str, Any]) -> Settings:
 @click.command()
 @click.pass_obj
 def serve(session: Session, /, **given: Any) -> None:
-    """Serve HTTP, MCP and pages to browse.
+    """Serve the HTTP API, MCP and web pages.
 
-    HTTP answers under /v1, also as OpenAI's vector stores do; MCP at /mcp. Listens on this machine
-    only unless told otherwise, and on other addresses only with tokens.
+    The HTTP API is under /v1 and includes a search that OpenAI's vector-store clients can use; MCP
+    is at /mcp. By default only this machine can connect; any other address needs tokens.
     Every option is also an environment variable: --max-k is KB_MAX_K.
     """
     from cli.application import APPLICATION
@@ -76,11 +76,11 @@ serve.params.extend(
     "--allow-evaluate",
     is_flag=True,
     default=None,
-    help="Let the client have kernels judged: runs their code, in a sandbox.",
+    help="Let the client have kernels judged; their code runs in a sandbox.",
 )
 @click.pass_obj
 def mcp(session: Session, /, *, allow_evaluate: bool | None) -> None:
-    """Answer an MCP client over standard input and output."""
+    """Serve an MCP client over standard input and output."""
     from cli.application import mountings
     from cli.profiles import diagnosis
     from server.mcp.stdio import serve_stdio
@@ -105,11 +105,11 @@ def token() -> None:
 @click.option(
     "--scope", type=click.Choice(SCOPES), required=True, help="admin may also ingest and evaluate."
 )
-@click.option("--name", default="", help="Who it is for.")
+@click.option("--name", default="", help="Who the token is for.")
 @_TOKENS
 @click.pass_obj
 def create_token(session: Session, /, *, scope: Scope, name: str, tokens: Path | None) -> None:
-    """Create a token and print it, once: only its hash is kept."""
+    """Create a token and print it once: only its hash is stored."""
     record, secret = _token_file(session, tokens).create(scope, name)
     click.echo(f"kb: token {record.id} ({record.name}, {scope}); it is not shown again", err=True)
     click.echo(secret)
@@ -128,7 +128,7 @@ def list_tokens(session: Session, /, *, as_json: bool, tokens: Path | None) -> N
         click.echo(json.dumps(records, indent=2))
         return
     if not records:
-        click.echo("kb: there is no token: `kb token create` makes one", err=True)
+        click.echo("kb: there are no tokens: create one with `kb token create`", err=True)
     for record in records:
         click.echo("  ".join(str(record[key]) for key in ("id", "scope", "created", "name")))
 

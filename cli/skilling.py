@@ -32,19 +32,20 @@ def _with_section(old: str, section: str) -> str:
 
 @click.command()
 @click.option(
-    "--install", "agent", type=click.Choice(list(_PLACES)), help="Write it for this agent."
+    "--install", "agent", type=click.Choice(list(_PLACES)), help="Install for this agent."
 )
 @click.option(
     "--into",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
     default=Path(),
-    help="Project folder. Default: this one.",
+    help="Project folder. Default: the current one.",
 )
 def skill(agent: str | None, into: Path) -> None:
-    """Print what a coding agent should know of kb, or install it.
+    """Print instructions on kb for a coding agent, or install them.
 
-    claude writes .claude/skills/kernel-kb/SKILL.md, cursor .cursor/rules/kernel-kb.mdc, and agents
-    a section of AGENTS.md, which other agents read. Installing again replaces what was written.
+    claude writes .claude/skills/kernel-kb/SKILL.md, cursor writes .cursor/rules/kernel-kb.mdc, and
+    agents writes a section of AGENTS.md, which other agents read. Installing again replaces what
+    was written.
     """
     if agent is None:
         click.echo(_text("SKILL.md"), nl=False)

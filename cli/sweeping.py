@@ -44,7 +44,7 @@ def _problems_in(path: Path) -> list[tuple[str, Path]]:
             continue
         found.append((str(each.relative_to(path).with_suffix("")), each))
     if not found:
-        raise KbError(f"{path} holds no problem files (Model, get_inputs, get_init_inputs)")
+        raise KbError(f"{path} contains no problem files (Model, get_inputs, get_init_inputs)")
     return found
 
 
@@ -80,7 +80,7 @@ def runs_on(
         if (run / CONFIG).exists():
             known = read_config(run)
             if known.problem.sha256 != config.problem.sha256:
-                raise KbError(f"{run} is a run on another file of this name: name another folder")
+                raise KbError(f"{run} is a run of another file of this name: use another folder")
             config = known.model_copy(update={"batch": config.batch, "limits": config.limits})
         runs[run] = config
     return runs
@@ -92,7 +92,7 @@ def optimize_folder(ctx: click.Context, problem: Path | None, options: dict[str,
 
     for name in ("kernel", "replay_verdicts", "device"):
         if options[name]:
-            raise click.UsageError(f"--{name.replace('_', '-')} does not go with a folder")
+            raise click.UsageError(f"--{name.replace('_', '-')} cannot be used with a folder")
     if options["resume"] is not None:
         root: Path = options["resume"]
         runs = {run: resumed(ctx, read_config(run), problem, options) for run in runs_in(root)}
@@ -165,7 +165,7 @@ def sweep(
                 click.echo(summary.model_dump_json() if options["as_json"] else told)
 
         if not away:
-            click.echo(f"{len(runs)} problems on {len(cards)} cards", err=True)
+            click.echo(f"{len(runs)} problems on {len(cards)} GPUs", err=True)
         for run, config in runs.items():  # so that --resume finds those that are not begun
             if not (run / CONFIG).exists():
                 RunFolder.create(run, config).close()
@@ -175,7 +175,7 @@ def sweep(
             click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
             ctx.exit(INTERRUPTED)
         for why in cards.lost:
-            click.echo(f"taken out: {why}", err=True)
+            click.echo(f"GPU no longer used: {why}", err=True)
     return list(states.values())
 
 
@@ -217,7 +217,7 @@ class _Lines:
 
 def _told(summary: "Summary") -> str:
     if summary.dry:
-        return f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
+        return f"{summary.right} of {summary.judged} candidates correct; a dry run has no times"
     ratios = [f"{row.ratio:.2f}x {row.name}" for row in summary.rows if row.ratio is not None]
     best = summary.best.outcome.median_ms
     told = f"{best:.4g} ms" if best is not None else "not timed"

@@ -19,7 +19,7 @@ from kb.index.doctor import examine
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_obj
 def doctor(session: Session, /, *, as_json: bool) -> None:
-    """Check the index and say what to do where something is wrong."""
+    """Check the index and say how to fix each problem."""
     findings = []
     for finding in examine(session.index):
         findings.append(finding)
@@ -35,13 +35,13 @@ def doctor(session: Session, /, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--embedder", help="Embed again: default, st:MODEL or openai:MODEL.")
+@click.option("--embedder", help="Re-embed with default, st:MODEL or openai:MODEL.")
 @click.option("--drop-missing", is_flag=True, help="Leave out sources that cannot be read.")
 @click.pass_obj
 def rebuild(session: Session, /, embedder: str | None, *, drop_missing: bool) -> None:
-    """Make the index anew from the sources that it records.
+    """Rebuild the index from the sources that it records.
 
-    Uses the same embedder, if this version has it.
+    Uses the same embedder if this version has it.
     """
     try:
         model = embedder_for(session.index, embedder)
@@ -59,20 +59,20 @@ def rebuild(session: Session, /, embedder: str | None, *, drop_missing: bool) ->
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_obj
 def export(session: Session, /, file: Path) -> None:
-    """Write the index to one FILE (tar.gz), to be imported elsewhere."""
+    """Write the index to one FILE (tar.gz), for `kb import` elsewhere."""
     manifest = export_index(session.index, file)
     click.echo(f"exported {manifest.chunks} chunks to {file}")
 
 
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--replace", "replace_existing", is_flag=True, help="Replace what the index holds.")
+@click.option("--replace", "replace_existing", is_flag=True, help="Replace the existing index.")
 @click.option("--embedder", help="Also allow an index made with this embedder.")
 @click.pass_obj
 def import_(
     session: Session, /, file: Path, *, replace_existing: bool, embedder: str | None
 ) -> None:
-    """Read an index from a FILE that `kb export` wrote."""
+    """Import an index from a FILE that `kb export` wrote."""
     manifest = import_index(
         file, session.index, replace_existing=replace_existing, embedder=embedder
     )

@@ -15,15 +15,15 @@ from kb.verify.cache import ResultCache
 @click.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--only", multiple=True, metavar="SLUG", help="Only this kernel (repeatable).")
-@click.option("--fresh", is_flag=True, help="Recheck what has not changed since it passed.")
+@click.option("--fresh", is_flag=True, help="Check unchanged kernels again as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def verify(folder: Path | None, *, only: tuple[str, ...], fresh: bool, as_json: bool) -> None:
-    """Check a corpus: entries valid, kernels right.
+    """Check that a corpus has valid entries and correct kernels.
 
-    FOLDER is by default the one that comes with the package.
-    Runs its kernels, so check only a corpus that you trust. Needs no GPU. A kernel that passed is
-    checked again when its files, the checks, or the versions of Python, torch, triton or nvcc
-    change; --fresh checks everything.
+    FOLDER defaults to the corpus that comes with the package.
+    The check runs the kernels, so check only a corpus that you trust. It needs no GPU. A kernel
+    that passed is checked again when its files, the checks, or the versions of Python, torch,
+    triton or nvcc change; --fresh checks everything.
     """
 
     def tell(result: CheckResult) -> None:

@@ -105,17 +105,15 @@ def _workers(ray: str | None) -> AbstractContextManager[Workers]:
 @click.command()
 @click.argument("sources", nargs=-1)
 @click.option("--name", help="Name of the source. Default: the folder's or file's name.")
-@click.option(
-    "--include", multiple=True, help="Only matching files, as in .gitignore (repeatable)."
-)
-@click.option("--exclude", multiple=True, help="No matching files, as in .gitignore (repeatable).")
+@click.option("--include", multiple=True, help="Only matching files, gitignore style (repeatable).")
+@click.option("--exclude", multiple=True, help="Skip matching files, gitignore style (repeatable).")
 @click.option("--quality", type=click.FloatRange(0, 1), help="Ranking weight of the source.")
-@click.option("--curated", is_flag=True, help="All sources that corpus/sources.toml lists.")
+@click.option("--curated", is_flag=True, help="Ingest all sources that corpus/sources.toml lists.")
 @click.option("--yes", is_flag=True, help="Fetch more than 100 MB without asking.")
 @click.option(
     "--allow-licence", multiple=True, metavar="SPDX", help="Accept this licence too (repeatable)."
 )
-@click.option("--embedder", help="For a new index: default, st:MODEL or openai:MODEL.")
+@click.option("--embedder", help="Embedder of a new index: default, st:MODEL or openai:MODEL.")
 @click.option(
     "--ray", metavar="ADDRESS", help="Chunk and embed on a Ray cluster: auto, HOST:PORT or local."
 )
@@ -141,13 +139,13 @@ def ingest(
 ) -> None:
     """Add folders, files and packages, or update them.
 
-    A folder with a corpus.yaml is a corpus of techniques and kernels; any other is searched for
-    code and documents. pypi:NAME[==VERSION] is a package of pip's index, git+https://HOST/PATH@REV
-    a revision of a repository; both are fetched once and nothing of them is run. Without SOURCES,
-    the corpus that comes with the package is ingested.
+    A folder with a corpus.yaml is a corpus of techniques and kernels; any other folder is searched
+    for code and documents. pypi:NAME[==VERSION] is a package from pip's index;
+    git+https://HOST/PATH@REV is a revision of a repository. Both are fetched once, and their code
+    is never run. Without SOURCES, the corpus that comes with the package is ingested.
     """
     if name and len(sources) != 1:
-        raise click.UsageError("--name goes with exactly one source")
+        raise click.UsageError("--name needs exactly one source")
     if curated and (sources or include or exclude or quality is not None):
         raise click.UsageError("--curated takes no sources, patterns or --quality")
     model = embedder_for(session.index, embedder)
@@ -178,8 +176,8 @@ def ingest(
         for source, reason in failed.items():
             click.echo(f"{source}: {reason}", err=True)
         raise KbError(
-            f"{len(failed)} of the curated sources could not be taken ({', '.join(failed)}); the "
-            "others are in the index, and running the command again goes on from here"
+            f"{len(failed)} of the curated sources could not be ingested ({', '.join(failed)}); "
+            "the others are in the index. Run the command again to continue"
         )
 
 
@@ -188,14 +186,14 @@ def ingest(
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.pass_obj
 def remove(session: Session, /, source: str, *, as_json: bool) -> None:
-    """Take a source out of the index. Its files are not touched."""
+    """Remove a source from the index. Its files are not touched."""
     model = embedder_for(session.index, None)
     with Reporter(quiet=as_json) as reporter:
         report = run_remove(source, session.index, model, reporter)
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))
     else:
-        click.echo(f"removed {source}: {report.chunks} chunks are left")
+        click.echo(f"removed {source}: {report.chunks} chunks remain")
 
 
 def _print_report(report: IngestReport, *, as_json: bool) -> None:

@@ -32,10 +32,10 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
         status_code=202,
         response_model=EvaluationJob,
         responses=documented() | _ACCEPTED,
-        summary="Have a kernel judged",
+        summary="Judge a kernel",
     )
     async def evaluate(body: EvaluationRequest) -> Response:
-        """Queues the kernel. `GET /v1/evaluate/{id}` tells how far it is, and the answer."""
+        """Queues the kernel. `GET /v1/evaluate/{id}` returns its state, then the answer."""
         job = await pool.run(lambda: service.submit(body))
         headers = {"Location": f"{_PATH}/{job.id}"}
         return Response(job.model_dump_json(), 202, headers, "application/json")
@@ -45,10 +45,10 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
         operation_id="listEvaluations",
         response_model=EvaluationList,
         responses=documented(),
-        summary="Evaluations, the newest first, without their answers",
+        summary="Evaluations, newest first, without their answers",
     )
     async def evaluations() -> Response:
-        """Those of all workers that are waiting, running or kept."""
+        """All evaluations that are waiting, running or kept, on all workers."""
         found = await pool.run(
             lambda: EvaluationList(evaluations=service.store.all()).model_dump_json()
         )
@@ -59,10 +59,10 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
         operation_id="getEvaluation",
         response_model=EvaluationJob,
         responses=documented(),
-        summary="How far an evaluation is, and its answer",
+        summary="An evaluation's state, and its answer",
     )
     async def evaluation(evaluation_id: str) -> Response:
-        """`answer` holds verdict, times, profile, diagnosis and the next context, once done.
+        """Once done, `answer` holds the verdict, times, profile, diagnosis and next context.
 
         The context's text is quoted data with its provenance, never instructions.
         """
@@ -75,10 +75,10 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
         status_code=204,
         response_class=Response,
         responses=documented(),
-        summary="End an evaluation, and forget it",
+        summary="Cancel an evaluation, and delete it",
     )
     async def cancel(evaluation_id: str) -> Response:
-        """One that waits or runs is ended; what is kept of it is deleted."""
+        """A waiting or running evaluation is stopped. Everything stored for it is deleted."""
         await pool.run(lambda: service.store.remove(evaluation_id))
         return Response(status_code=204)
 

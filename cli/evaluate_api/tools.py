@@ -41,11 +41,11 @@ Wait = Annotated[
     Field(
         ge=0,
         le=_MOST_WAIT_S,
-        description="Seconds to wait for the answer; then the answer is the state so far, and "
-        "get_evaluation goes on waiting.",
+        description="Seconds to wait for the answer. After that, the current state is returned; "
+        "call get_evaluation to wait again.",
     ),
 ]
-JobId = Annotated[str, Field(description="The id that evaluate_kernel gave.")]
+JobId = Annotated[str, Field(description="The id that evaluate_kernel returned.")]
 
 
 class EvaluationToolResult(EvaluationJob):
@@ -101,35 +101,35 @@ def add_tools(
             Literal["python", "cuda"], Field(description="cuda for the text of a .cu file.")
         ] = "python",
         name: Annotated[
-            str | None, Field(description="The operator, such as rms_norm: helps the context.")
+            str | None, Field(description="Operator, such as rms_norm; improves the context.")
         ] = None,
         dtype: Annotated[
             Literal["float32", "float16", "bfloat16", "float64"] | None,
             Field(description="Convert floating-point inputs and parameters to it."),
         ] = None,
-        tf32: Annotated[bool, Field(description="Allow TF32 to all contenders.")] = False,
+        tf32: Annotated[bool, Field(description="Allow TF32 for all contenders.")] = False,
         interpret: Annotated[
             bool, Field(description="Check a Triton kernel's results without a GPU; no times.")
         ] = False,
         baselines: Annotated[
             list[ModelForm] | None,
-            Field(description="Timed beside the kernel; default eager and compile."),
+            Field(description="Timed with the kernel; default: eager and compile."),
         ] = None,
-        quick: Annotated[bool, Field(description="Fewer launches: enough to rank.")] = False,
+        quick: Annotated[bool, Field(description="Time fewer launches: enough to rank.")] = False,
         call_seconds: Annotated[
-            float, Field(description="Longest time of one call, compilation included.")
+            float, Field(description="Time limit of one call, including compilation.")
         ] = CALL_SECONDS,
-        profile: Annotated[bool, Field(description="Profile the kernel if it is right.")] = True,
+        profile: Annotated[bool, Field(description="Profile the kernel if it is correct.")] = True,
         query: Annotated[
-            str | None, Field(description="What to know; default what the diagnosis finds.")
+            str | None, Field(description="Query of the context; default: the diagnosis.")
         ] = None,
         gpu: Annotated[
-            str | None, Field(description="GPU that the context is for; default the judge's.")
+            str | None, Field(description="Target GPU of the context; default: the judge's.")
         ] = None,
         max_tokens: Annotated[
-            int | None, Field(description="Budget of the context; default 2000; 0 for none.")
+            int | None, Field(description="Budget of the context; default: 2000; 0: no context.")
         ] = None,
-        max_examples: Annotated[int, Field(description="Examples at most.")] = 2,
+        max_examples: Annotated[int, Field(description="Maximum number of examples.")] = 2,
         exclude: Annotated[
             list[str] | None, Field(description="Ids and slugs that you already have.")
         ] = None,
@@ -138,12 +138,12 @@ def add_tools(
         ] = None,
         wait_seconds: Wait = _WAIT_S,
     ) -> Annotated[CallToolResult, EvaluationToolResult]:
-        """Judge a GPU kernel: is it right, how fast, what holds it up, and what to try next.
+        """Judge a GPU kernel: is it correct, how fast is it, what limits it, what to try next.
 
-        The kernel is checked against the problem's float64 oracle and timed beside eager and
-        compiled PyTorch in a sandbox, then profiled and diagnosed; the answer ends with a context
-        for that diagnosis. One evaluation runs at a time. One that is not done after wait_seconds
-        goes on: call get_evaluation with its id. It also goes on if this call is cancelled.
+        The kernel is checked against the problem's float64 oracle and timed against eager and
+        compiled PyTorch in a sandbox, then profiled and diagnosed. The answer ends with a context
+        for that diagnosis. One evaluation runs at a time. If it is not done after wait_seconds, it
+        continues: call get_evaluation with its id. It also continues if this call is cancelled.
         """
         permit(ctx)
         wanted = {"query": query, "gpu": gpu, "max_tokens": max_tokens}
@@ -168,13 +168,13 @@ def add_tools(
         job = await ask(lambda: service.submit(request))
         return await follow(ctx, job.id, wait_seconds)
 
-    @server.tool(title="Come back to an evaluation", annotations=_READS)
+    @server.tool(title="Get an evaluation", annotations=_READS)
     async def get_evaluation(
         job_id: JobId, ctx: Context[Any, Any], wait_seconds: Wait = _WAIT_S
     ) -> Annotated[CallToolResult, EvaluationToolResult]:
         """Get the answer of an evaluation that was not done when evaluate_kernel returned.
 
-        Waits for it, and reports progress meanwhile.
+        Waits for the answer and reports progress meanwhile.
         """
         permit(ctx)
         return await follow(ctx, job_id, wait_seconds)
@@ -183,7 +183,7 @@ def add_tools(
     async def cancel_evaluation(
         job_id: JobId, ctx: Context[Any, Any]
     ) -> Annotated[CallToolResult, CancelToolResult]:
-        """End an evaluation that waits or runs, and delete what the server keeps of it."""
+        """Stop an evaluation if it is waiting or running, and delete its stored data."""
         permit(ctx)
         await ask(lambda: service.store.remove(job_id))
         gone = CancelToolResult(id=job_id, cancelled=True)

@@ -159,9 +159,9 @@ def test_an_unknown_gpu_stops_with_the_names_and_the_way_to_add_one(cli, poor, w
         (["p.json", "--gpu-spec", "none.yaml"], 1, "cannot read none.yaml"),
         (["p.json", "--evaluation", "p.json"], 1, "is no evaluation"),
         (["p.json", "--kernel", "none.py"], 1, "cannot read none.py"),
-        (["a.py", "b.py", "--kernel", "c.py"], 2, "--kernel goes with a profile"),
+        (["a.py", "b.py", "--kernel", "c.py"], 2, "--kernel needs a profile"),
         (["p.json", "--base-url", "http://x"], 2, "--base-url needs --model"),
-        (["p.json", "--dtype", "float16"], 2, "--dtype goes with PROBLEM KERNEL"),
+        (["p.json", "--dtype", "float16"], 2, "--dtype needs PROBLEM KERNEL"),
         (["-", "k.py"], 2, "not standard input"),
         (["-", "--kernel", "-"], 2, "only one file"),
         (["bad.json"], 1, "bad.json is not JSON"),
@@ -289,7 +289,7 @@ def kernel_function(x):
 @pytest.mark.skipif(has_gpu(), reason="with a GPU the counters decide, not the code alone")
 def test_without_a_gpu_a_problem_and_a_kernel_are_judged_by_the_code(cli, write):
     files = write("problem.py", PROBLEM), write("kernel.py", SMALL_TILES)
-    assert "name a card with --gpu" in cli("diagnose", *files).error()
+    assert "name a GPU with --gpu" in cli("diagnose", *files).error()
     # A process of its own: the sandbox forks, and this one may have threads.
     done = kb("diagnose", *files, "--gpu", "H200", "--json")
     answer = done.json()

@@ -114,7 +114,7 @@ def test_what_is_missing_is_told_in_one_line(problems, tmp_path):
     out = str(tmp_path / "batch")
     for command, words in [
         ((str(problems), "--batch", out), "--batch needs --model"),
-        ((str(problems), "--batch", out, "--model", "m"), "name the card"),
+        ((str(problems), "--batch", out, "--model", "m"), "name the target GPU"),
         (("--batch", out, "--model", "m", "--gpu", "H200"), "PROBLEM"),
         ((str(tmp_path), "--batch", out, "--model", "m", "--gpu", "X9"), "X9"),
         ((str(shipped_corpus()), "--batch", out, "--model", "m", "--gpu", "H200"), "no problem"),

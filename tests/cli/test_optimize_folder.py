@@ -70,13 +70,13 @@ def test_after_ctrl_c_resume_goes_on_with_all_problems_also_those_that_were_not_
 def test_what_is_of_one_problem_does_not_go_with_a_folder(problems, option):
     ran = CliRunner().invoke(cli, ["optimize", str(problems), *option])
     assert ran.exit_code == 2
-    assert f"{option[0]} does not go with a folder" in str(ran.output)
+    assert f"{option[0]} cannot be used with a folder" in str(ran.output)
 
 
 def test_ray_takes_a_folder(problems):
     ran = CliRunner().invoke(cli, ["optimize", str(problems / "scale_2.py"), "--ray", "auto"])
     assert ran.exit_code == 2
-    assert "--ray takes a folder of problems" in ran.output
+    assert "--ray needs a folder of problems" in ran.output
 
 
 def test_a_run_that_goes_on_with_a_model_takes_profiles_for_it() -> None:

@@ -274,7 +274,7 @@ def test_a_report_is_read_by_ncu_where_there_is_one(report, filled, cli):
     assert done.status == 0, done.err
     assert "pid-swizzling" in {each["slug"] for each in done.json()["techniques"]}
     report.write_bytes(b"NVR\x00 broken")
-    assert "ncu did not read" in cli("diagnose", report).error()
+    assert "ncu could not read" in cli("diagnose", report).error()
 
 
 def test_a_report_without_ncu_is_refused_with_the_way_out(report, filled, cli, monkeypatch):

@@ -77,7 +77,7 @@ class TestTakingAll:
         done = cli("ingest", "--curated")
         assert done.status == 1
         last = done.err.splitlines()[-1]
-        assert last.startswith("kb: 2 of the curated sources could not be taken (Okapi, Heron)")
+        assert last.startswith("kb: 2 of the curated sources could not be ingested (Okapi, Heron)")
         assert "is under BSD-3-Clause, but corpus/sources.toml expects MIT" in done.err
         assert "no package 'heron'" in done.err
         names = [each["name"] for each in cli("sources", "--json").json()]
