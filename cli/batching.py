@@ -133,11 +133,11 @@ def _told(folder: "BatchFolder", states: list[str]) -> None:
 def _waiting(folder: "BatchFolder") -> Iterator[str]:
     if not folder.waiting:
         return
-    sent = folder.waiting - folder.unsent
-    where = f"{folder.unsent} unsent in {folder.root / 'requests.jsonl'}" if folder.unsent else ""
-    before = f"{sent} sent, in {folder.root / 'sent'}" if sent else ""
+    root, sent = folder.root, folder.waiting - folder.unsent
+    where = f"{folder.unsent} unsent, in {root / 'requests.jsonl'}" if folder.unsent else ""
+    before = f"{sent} sent, in {root / 'sent'}" if sent else ""
     yield (
         f"waiting for {folder.waiting} {'reply' if folder.waiting == 1 else 'replies'}: "
         f"{', '.join(part for part in (where, before) if part)}"
     )
-    yield f"write them to {folder.root / 'results.jsonl'}, then: kb optimize --resume {folder.root}"
+    yield f"write the replies to {root / 'results.jsonl'}, then: kb optimize --resume {root}"

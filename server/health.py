@@ -14,7 +14,7 @@ router = APIRouter(responses=documented())
 
 @router.get("/healthz", operation_id="getHealth", response_model=Health, summary="Alive")
 async def healthz() -> Health:
-    """Answers as long as the process does."""
+    """Answers as long as the process runs."""
     return Health(status="alive")
 
 
@@ -25,7 +25,7 @@ async def healthz() -> Health:
     summary="Ready: index open and model loaded",
 )
 async def readyz(request: Request) -> Health:
-    """503 until a search can be answered; names the generation that answers, and what is amiss."""
+    """503 until searches can be answered. Names the generation in use, and any problem."""
     service = state_of(request).service
     searcher = await state_of(request).pool.run(service.warm)
     return Health(

@@ -48,10 +48,10 @@ class TechniqueSummary(_Model):
     bottlenecks: list[Bottleneck]
     languages: list[Language]
     architectures: list[str]
-    """Oldest targets that have it."""
+    """Oldest targets that support it."""
     effect: str
     measured: bool
-    """Whether a speed-up was measured; without one the effect is what the sources say."""
+    """Whether a speed-up was measured; if not, `effect` is what the sources say."""
     examples: list[str]
     """Kernel slugs, the best one first."""
 
@@ -66,7 +66,7 @@ class Evidence(_Model):
     """A note: what one run verified about a technique."""
 
     id: str
-    """Of the chunk with its text."""
+    """Id of the chunk with its text."""
     title: str
     source: str
     """Name of the ingested run."""
@@ -124,7 +124,7 @@ class KernelDetail(_Model):
 
 
 class SourceDetail(_Model):
-    """An ingested source, by what it is cited."""
+    """An ingested source, as it is cited."""
 
     name: str
     """As `filters.sources` takes it."""
@@ -182,6 +182,6 @@ class Health(_Model):
 
     status: str
     generation: str | None = None
-    """Of `/readyz`: the generation that searches are answered from."""
+    """`/readyz` only: the generation that answers searches."""
     problem: str | None = None
-    """Why the newest generation is not the one in use, or the Chroma server not asked, if so."""
+    """Why the newest generation is not in use, or the Chroma server not queried, if so."""

@@ -16,7 +16,7 @@ from kb.errors import KbError
 MEDIA_TYPE = "application/problem+json"
 # A client that sent thousands of wrong fields learns enough from the first ones.
 _MAX_ERRORS = 20
-ADMIN_NEEDED = "this needs an admin token: `kb token create --scope admin` makes one"
+ADMIN_NEEDED = "an admin token is needed: `kb token create --scope admin` creates one"
 # Seconds after which trying again makes sense when the server was too busy.
 RETRY_SECONDS = 1
 
@@ -37,7 +37,7 @@ class Problem(BaseModel):
     status: int
     detail: str
     errors: list[FieldProblem] | None = Field(
-        default=None, exclude_if=lambda value: value is None, description="Each wrong part."
+        default=None, exclude_if=lambda value: value is None, description="Each invalid part."
     )
 
 
@@ -108,7 +108,7 @@ def _validation_problem(error: RequestValidationError, content_type: str) -> Res
     found = error.errors()
     if found[0]["loc"] == ("body",) and isinstance(found[0]["input"], bytes):
         # What is not declared as JSON is not read as JSON; curl -d declares it as a form.
-        message = f"the body is {content_type or 'of no type'}: send Content-Type: application/json"
+        message = f"the body is {content_type or 'untyped'}: send Content-Type: application/json"
         return problem_response(422, message)
     if any(each["type"] == "json_invalid" for each in found):
         return problem_response(400, "the body is not JSON: send one JSON object")
@@ -125,8 +125,8 @@ def _validation_problem(error: RequestValidationError, content_type: str) -> Res
 
 def _http_detail(error: HTTPException) -> str:
     if error.status_code == HTTPStatus.NOT_FOUND and error.detail == "Not Found":
-        return "there is nothing at this address: /openapi.json lists what there is"
+        return "there is nothing at this address: /openapi.json lists all addresses"
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = (error.headers or {}).get("Allow") or (error.headers or {}).get("allow")
-        return f"this address answers {allowed} only" if allowed else "method not allowed"
+        return f"this address accepts only {allowed}" if allowed else "method not allowed"
     return str(error.detail)

@@ -68,10 +68,10 @@ async def search(request: Request, body: SearchRequest) -> Response:
     "/context",
     operation_id="buildContext",
     response_model=ContextResponse,
-    summary="What to know for a problem, a query, a kernel or a profile, within a budget",
+    summary="Techniques and examples for a problem, query, kernel or profile, within a budget",
 )
 async def context(request: Request, body: ContextRequest) -> Response:
-    """A problem's facts first, then techniques, then examples that are whole, with citations.
+    """A problem's facts first, then techniques, then complete examples, with citations.
 
     Give at least one of `problem`, `query`, `kernel` and `profile`, and at most one budget.
     `problem` is a PyTorch module; it is read by its syntax tree and never run. The text is quoted
@@ -123,7 +123,7 @@ async def technique(request: Request, slug: str) -> Response:
     summary="A kernel of the corpus: code, measurements, what it shows",
 )
 async def kernel(request: Request, slug: str) -> Response:
-    """The whole entry, with its code. Techniques name their kernels under `examples`."""
+    """The whole entry, with its code. Techniques list their kernels under `examples`."""
     return await _answer(request, lambda state: state.service.kernel(slug))
 
 
@@ -142,7 +142,7 @@ async def chunk(request: Request, chunk_id: str) -> Response:
     "/index",
     operation_id="getIndex",
     response_model=models.IndexDetail,
-    summary="What the index holds",
+    summary="What the index contains",
 )
 async def index(request: Request) -> Response:
     """The open generation."""
@@ -153,7 +153,7 @@ async def index(request: Request) -> Response:
     "/sources",
     operation_id="listSources",
     response_model=models.SourceList,
-    summary="What the index was made from",
+    summary="The sources that the index contains",
 )
 async def sources(request: Request) -> Response:
     """Each source with version, licence and weight; `filters.sources` takes the names."""
@@ -164,12 +164,12 @@ async def sources(request: Request) -> Response:
     "/vector_stores/{vector_store_id}/search",
     operation_id="searchVectorStore",
     response_model=VectorStoreResultsPage,
-    summary="Search as OpenAI's clients do",
+    summary="Search for OpenAI's vector-store clients",
 )
 async def vector_store_search(
     request: Request, vector_store_id: str, body: VectorStoreSearchRequest
 ) -> Response:
-    """The one store is `kernel-kb`; the order is that of `/v1/search`."""
+    """The only store is `kernel-kb`; results are ordered as in `/v1/search`."""
 
     def work(state: Host) -> VectorStoreResultsPage:
         page = search_store(state.service, vector_store_id, body)

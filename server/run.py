@@ -88,7 +88,7 @@ def _serve(settings: Settings, run_dir: Path, application: str) -> None:
         f"kernel-kb serves {settings.index} on http://{shown}:{port}", file=sys.stderr, flush=True
     )
     if not IndexLayout(settings.index).pointer.exists():
-        note = "there is no index yet: `kb ingest` makes one, which is served at once"
+        note = "there is no index yet: create one with `kb ingest`; it is served at once"
         print(note, file=sys.stderr, flush=True)
     Multiprocess(config, sockets=sockets).run()
 

@@ -104,7 +104,7 @@ class KnowledgeService:
     def check_k(self, k: int, name: str) -> None:
         """Refuse more results than this server gives."""
         if k > self.settings.max_k:
-            raise InvalidInputError(f"{name} is {k}: at most {self.settings.max_k}")
+            raise InvalidInputError(f"{name} is {k}; the limit is {self.settings.max_k}")
 
     def check_context(self, request: ContextRequest) -> None:
         """Refuse a context that exceeds a limit of this server."""
@@ -168,8 +168,8 @@ class KnowledgeService:
             if slug in generation.techniques:
                 return models.TechniqueDetail.model_validate(views.technique_view(generation, slug))
             if slug in generation.kernels:
-                raise NotFoundError("this is the slug of a kernel: ask for it as a kernel")
-            raise NotFoundError("no technique has this slug: the list of techniques has them all")
+                raise NotFoundError("this is the slug of a kernel: request it as a kernel")
+            raise NotFoundError("no technique has this slug: see the list of techniques")
 
         return self._on_generation(work)
 
@@ -186,8 +186,8 @@ class KnowledgeService:
             if slug in generation.kernels:
                 return models.KernelDetail.model_validate(views.kernel_view(generation, slug))
             if slug in generation.techniques:
-                raise NotFoundError("this is the slug of a technique: ask for it as a technique")
-            raise NotFoundError("no kernel has this slug: techniques name theirs under `examples`")
+                raise NotFoundError("this is the slug of a technique: request it as a technique")
+            raise NotFoundError("no kernel has this slug: techniques list theirs under `examples`")
 
         return self._on_generation(work)
 
@@ -210,7 +210,7 @@ class KnowledgeService:
             well_formed = len(chunk_id) <= _LONGEST_ID and _ID_CHARACTERS.issuperset(chunk_id)
             found = views.chunk_view(generation, chunk_id) if well_formed else None
             if found is None:
-                raise NotFoundError("no chunk has this id: take one from a search")
+                raise NotFoundError("no chunk has this id: take an id from a search result")
             return models.ChunkDetail.model_validate(found)
 
         return self._on_generation(work)

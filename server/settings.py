@@ -32,16 +32,16 @@ class Settings(BaseSettings):
     port: int = Field(
         default=8040, ge=0, le=65535, description="Port to listen on; 0 takes a free one."
     )
-    workers: int = Field(default=1, ge=1, le=256, description="Worker processes on the one index.")
+    workers: int = Field(default=1, ge=1, le=256, description="Worker processes, all on one index.")
     threads: int = Field(
         default=0,
         ge=0,
         le=256,
-        description="Searches at once in a worker; 0: one per CPU, at least 2.",
+        description="Concurrent searches per worker; 0: one per CPU, at least 2.",
     )
     tokens: Path = Field(
         default_factory=lambda: user_config_path(_APP, appauthor=False) / "tokens.json",
-        description="File of the tokens.",
+        description="Token file.",
     )
     state_dir: Path = Field(
         default_factory=lambda: user_state_path(_APP, appauthor=False),
@@ -52,73 +52,73 @@ class Settings(BaseSettings):
         description="Folder of the counters that workers share; by default a fresh one.",
     )
     allowed_hosts: Names = Field(
-        default=(), description="Host names besides its own that it answers to."
+        default=(), description="Additional host names that the server accepts."
     )
-    cors_origins: Names = Field(default=(), description="Origins whose pages may read answers.")
+    cors_origins: Names = Field(default=(), description="Origins whose pages may read responses.")
     allow_ingest: bool = Field(
         default=False, description="Accept uploads (POST /v1/ingest), admin only."
     )
     allow_evaluate: bool = Field(
         default=False,
-        description="Judge kernels that are sent (POST /v1/evaluate), admin only. See "
-        "docs/security.md first: it runs their code, in a sandbox.",
+        description="Judge kernels (POST /v1/evaluate), admin only. This runs their code in a "
+        "sandbox: see docs/security.md first.",
     )
     evaluate_device: str | None = Field(
         default=None,
         pattern=r"^cuda:\d{1,3}$",
-        description="GPU that evaluations use, such as cuda:1; by default the first.",
+        description="GPU for evaluations, such as cuda:1. Default: the first.",
     )
 
-    max_k: int = Field(default=MAX_K, ge=1, le=MAX_K, description="Results of one search.")
+    max_k: int = Field(default=MAX_K, ge=1, le=MAX_K, description="Maximum results per search.")
     max_budget: int = Field(
         default=MAX_BUDGET,
         ge=256,
         le=MAX_BUDGET,
-        description="Tokens or characters of one context.",
+        description="Maximum tokens or characters per context.",
     )
     max_query_chars: int = Field(
-        default=MAX_QUERY_CHARS, ge=64, le=MAX_QUERY_CHARS, description="Characters of one query."
+        default=MAX_QUERY_CHARS, ge=64, le=MAX_QUERY_CHARS, description="Maximum length of a query."
     )
     max_kernel_chars: int = Field(
         default=MAX_KERNEL_CHARS,
         ge=64,
         le=MAX_KERNEL_CHARS,
-        description="Characters of one kernel.",
+        description="Maximum characters per kernel.",
     )
     max_body_bytes: int = Field(
-        default=1_048_576, ge=1024, description="Bytes of one request body."
+        default=1_048_576, ge=1024, description="Maximum bytes per request body."
     )
     max_header_bytes: int = Field(
-        default=32_768, ge=1024, description="Bytes of one request's headers."
+        default=32_768, ge=1024, description="Maximum bytes per request's headers."
     )
-    max_upload_bytes: int = Field(default=67_108_864, ge=1024, description="Bytes of one upload.")
-    max_upload_files: int = Field(default=2_000, ge=1, description="Files of one upload.")
-    max_jobs: int = Field(default=20, ge=1, description="Ingest jobs that may wait or run.")
-    max_evaluations: int = Field(default=20, ge=1, description="Evaluations that may wait or run.")
+    max_upload_bytes: int = Field(default=67_108_864, ge=1024, description="Maximum upload bytes.")
+    max_upload_files: int = Field(default=2_000, ge=1, description="Maximum files per upload.")
+    max_jobs: int = Field(default=20, ge=1, description="Maximum unfinished ingest jobs.")
+    max_evaluations: int = Field(default=20, ge=1, description="Maximum unfinished evaluations.")
     evaluate_timeout: float = Field(
         default=900.0,
         gt=0,
-        description="Seconds that one evaluation may run, waiting for the card included.",
+        description="Seconds that one evaluation may take, including its wait for the GPU.",
     )
     evaluate_keep: float = Field(
-        default=86_400.0, gt=0, description="Seconds that an evaluation's answer is kept."
+        default=86_400.0, gt=0, description="Seconds to keep an evaluation's answer."
     )
     max_pending: int = Field(
-        default=64, ge=1, description="Requests that wait for a thread in a worker."
+        default=64, ge=1, description="Maximum requests per worker that wait for a thread."
     )
     max_connections: int = Field(
         default=500,
         ge=8,
-        description="Open connections per worker; beyond it the idlest closes.",
+        description="Maximum open connections per worker; beyond it, the idlest one is closed.",
     )
     header_timeout: float = Field(
-        default=10.0, gt=0, description="Seconds to send a request's headers."
+        default=10.0, gt=0, description="Seconds to read a request's headers."
     )
-    body_timeout: float = Field(default=20.0, gt=0, description="Seconds to send a request's body.")
-    upload_timeout: float = Field(default=300.0, gt=0, description="Seconds to send an upload.")
+    body_timeout: float = Field(default=20.0, gt=0, description="Seconds to read a request's body.")
+    upload_timeout: float = Field(default=300.0, gt=0, description="Seconds to read an upload.")
     request_timeout: float = Field(default=30.0, gt=0, description="Seconds to answer a request.")
     keep_alive_timeout: int = Field(
-        default=30, ge=1, description="Seconds an idle connection is kept."
+        default=30, ge=1, description="Seconds to keep an idle connection."
     )
     shutdown_timeout: int = Field(
         default=30, ge=1, description="Seconds to finish requests at shutdown."

@@ -88,7 +88,7 @@ class TokenFile:
             records = self.records()
             gone = [record for record in records if name in (record.id, record.name)]
             if not gone:
-                raise NotFoundError(f"no token '{name}': `kb token list` shows them")
+                raise NotFoundError(f"no token has the id or name '{name}': see `kb token list`")
             self._write([record for record in records if record not in gone])
         return gone
 

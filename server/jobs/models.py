@@ -9,10 +9,10 @@ SourceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 class JobState(StrEnum):
-    """How far a job is."""
+    """The state of a job."""
 
     QUEUED = "queued"
-    """Its files are here; another job or writer is at work."""
+    """Its files have arrived; another job or writer is running."""
     RUNNING = "running"
     DONE = "done"
     """Published, or nothing had changed."""
@@ -30,7 +30,7 @@ class Job(BaseModel):
     state: JobState
     files: int
     stage: str | None = None
-    """What is being done: reading, embedding, publishing."""
+    """The current step: reading, embedding or publishing."""
     done: int = 0
     total: int | None = None
     """Steps of the stage, where known."""
@@ -49,7 +49,7 @@ class Job(BaseModel):
 
 
 class JobList(BaseModel):
-    """The answer of `GET /v1/jobs`, the newest first."""
+    """The answer of `GET /v1/jobs`, newest first."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -34,13 +34,13 @@ _FORM: dict[str, Any] = {
                         "source": {
                             "type": "string",
                             "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-                            "description": "Name of the source; an upload replaces the former one.",
+                            "description": "Name of the source; a new upload replaces it.",
                         },
                         "files": {
                             "type": "array",
                             "minItems": 1,
                             "items": {"type": "string", "format": "binary"},
-                            "description": "Files, their names relative to the source's root.",
+                            "description": "Files, named relative to the source's root.",
                         },
                     },
                 }
@@ -69,7 +69,7 @@ Store = Annotated[JobStore, Depends(_store)]
     summary="Upload files as a source",
 )
 async def ingest(request: Request, response: Response, store: Store) -> Job:
-    """Starts a job; `GET /v1/jobs/{id}` tells how far it is. Nothing on the server is read."""
+    """Starts a job; `GET /v1/jobs/{id}` returns its state. No file on the server is read."""
     state = state_of(request)
     settings = state.settings
     limits = {"max_files": settings.max_upload_files, "max_fields": _MAX_FIELDS}
@@ -83,7 +83,7 @@ async def ingest(request: Request, response: Response, store: Store) -> Job:
     "/jobs",
     operation_id="listJobs",
     response_model=JobList,
-    summary="Ingest jobs, the newest first",
+    summary="Ingest jobs, newest first",
 )
 async def jobs(request: Request, store: Store) -> JobList:
     """Jobs of all workers."""
@@ -91,7 +91,7 @@ async def jobs(request: Request, store: Store) -> JobList:
 
 
 @router.get(
-    "/jobs/{job_id}", operation_id="getJob", response_model=Job, summary="How far an ingest job is"
+    "/jobs/{job_id}", operation_id="getJob", response_model=Job, summary="State of an ingest job"
 )
 async def job(request: Request, job_id: str, store: Store) -> Job:
     """The job as it is now."""
@@ -126,7 +126,7 @@ def _accept(store: JobStore, form: FormData, settings: Settings) -> Job:
     except BaseException as error:
         store.discard(accepted)
         if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError):
-            raise InvalidInputError("files: a name is both a file and a folder") from error
+            raise InvalidInputError("files: one name is both a file and a folder") from error
         raise
     finally:
         os.close(lock)  # the process has its own

@@ -42,7 +42,7 @@ class JobStore:
         """
         jobs = self.all()
         if sum(not job.is_over for job in jobs) >= most_waiting:
-            raise OverloadedError("too many ingest jobs wait: try again when some are done")
+            raise OverloadedError("too many ingest jobs are waiting: try again when some are done")
         for job in jobs[_KEPT:]:
             if job.is_over:
                 shutil.rmtree(self.root / job.id, ignore_errors=True)
@@ -68,7 +68,7 @@ class JobStore:
         NotFoundError
             There is no such job.
         """
-        missing = NotFoundError("there is no such job: GET /v1/jobs lists them")
+        missing = NotFoundError("no job has this id: GET /v1/jobs lists all jobs")
         if not _ID.fullmatch(job_id):
             raise missing
         folder = self.root / job_id

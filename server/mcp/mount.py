@@ -97,7 +97,7 @@ class McpEndpoint:
         if scope["method"] != "POST":
             # without sessions there is no stream to open or close
             wrong = problem_response(
-                405, "this address answers POST only", headers={"Allow": "POST"}
+                405, "this address accepts only POST", headers={"Allow": "POST"}
             )
             await wrong(scope, receive, send)
             return

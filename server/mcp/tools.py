@@ -40,7 +40,7 @@ Counted = Callable[[bool], None]
 """Told of every search and context: whether it abstained."""
 
 _INSTRUCTIONS = (
-    "A knowledge base about making GPU kernels fast (Triton and CUDA). Start with get_context: "
+    "A knowledge base about fast GPU kernels (Triton and CUDA). Start with get_context: "
     "give it the PyTorch module or the kernel's code, profiler metrics and the GPU for the "
     "techniques that apply, with an example that runs. Use search_kernels for a particular thing, "
     "get_technique for one entry in full and get_kernel for the code of an example. An answer may "
@@ -123,14 +123,14 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
                 "or a metric with its value, such as: L2 hit rate is 30% in a tiled matmul."
             ),
         ],
-        k: Annotated[int, Field(ge=1, le=MAX_K, description="Results at most.")] = 10,
+        k: Annotated[int, Field(ge=1, le=MAX_K, description="Maximum number of results.")] = 10,
         filters: Annotated[
             Filters | None,
             Field(
-                description="Conditions: values within a field are alternatives, fields add up. "
-                "techniques takes slugs of list_techniques; bottlenecks memory, latency and "
-                "utilization; languages triton, cuda, python and cpp; architectures such as sm_90a "
-                "keep what runs there; sources takes names that results give."
+                description="Conditions: values within a field are alternatives; all fields must "
+                "match. techniques: slugs from list_techniques; bottlenecks: memory, latency, "
+                "utilization; languages: triton, cuda, python, cpp; architectures: targets to run "
+                "on, such as sm_90a; sources: names from results."
             ),
         ] = None,
         explain: Annotated[bool, Field(description="Show every part of each score.")] = False,
@@ -138,7 +138,7 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
         """Find techniques, runnable kernels and production code by meaning, name or metric.
 
         Results come best first, each with its source, licence and lines. `abstained` is true
-        when nothing is relevant; rephrase then, or go on without.
+        when nothing is relevant; then rephrase the query, or continue without results.
         """
         request = _valid(
             SearchRequest, query=query, k=k, filters=filters or Filters(), explain=explain
@@ -155,14 +155,14 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
                 description="Source code of the PyTorch module to make fast. It is read, never run."
             ),
         ] = None,
-        query: Annotated[str | None, Field(description="What to know.")] = None,
+        query: Annotated[str | None, Field(description="What you want to know.")] = None,
         kernel: Annotated[str | None, Field(description="Source code of the kernel.")] = None,
         profile: Annotated[
             dict[str, float] | None,
             Field(
                 description="Nsight Compute metric → value, such as "
-                '{"lts__t_sector_hit_rate.pct": 30}; common short names are known. What is not '
-                "is listed as ignored."
+                '{"lts__t_sector_hit_rate.pct": 30}; common short names also work. Unknown '
+                "names are listed as ignored."
             ),
         ] = None,
         gpu: Annotated[str | None, Field(description="GPU name, such as H100, or sm_90a.")] = None,
@@ -172,22 +172,23 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
         ] = None,
         language: Annotated[Language | None, Field(description="Only this language.")] = None,
         max_tokens: Annotated[
-            int | None, Field(description=f"Budget, from 64; default 2000, at most {MOST_TOKENS}.")
+            int | None, Field(description=f"Budget, from 64 to {MOST_TOKENS}; default: 2000.")
         ] = None,
         max_chars: Annotated[
             int | None,
             Field(description=f"Budget in characters instead, from 256 to {MOST_CHARS}."),
         ] = None,
-        max_examples: Annotated[int, Field(ge=0, le=20, description="Examples at most.")] = 2,
+        max_examples: Annotated[int, Field(ge=0, le=20, description="Maximum examples.")] = 2,
         exclude: Annotated[
             list[str] | None, Field(description="Ids and slugs that you already have.")
         ] = None,
     ) -> Annotated[CallToolResult, ContextToolResult]:
-        """Get what to know to make a kernel fast, packed into an exact budget.
+        """Get techniques and examples for making a kernel fast, within an exact budget.
 
-        Give at least one of problem, query, kernel and profile. With a problem the answer begins
-        with its operators, work and floor. Techniques say in short what to do; an example is a
-        whole file that runs. With a profile, techniques whose conditions the metrics meet count.
+        Give at least one of problem, query, kernel and profile. With a problem, the answer begins
+        with its operators, work and floor (the least time that a roofline allows). Techniques say
+        briefly what to do; an example is a complete file that runs. With a profile, techniques are
+        ranked higher if the metrics meet their conditions.
         """
         request = _valid(
             ContextRequest,
@@ -224,7 +225,7 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
     ) -> Annotated[CallToolResult, KernelToolResult]:
         """Get a runnable, checked kernel of the corpus: its whole code, measurements and sources.
 
-        Production code that was ingested has no slug: search_kernels finds it.
+        Ingested production code has no slug: search_kernels finds it.
         """
         found = await ask(lambda: service.kernel(slug))
         return tool_result(KernelToolResult(**dict(found)), kernel_text(found, MOST_TOKENS))

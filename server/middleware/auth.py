@@ -64,7 +64,7 @@ class Admit:
             return problem_response(
                 401,
                 "a valid token is needed: send `Authorization: Bearer <token>`; "
-                "`kb token create --scope read` makes one",
+                "`kb token create --scope read` creates one",
                 headers={"WWW-Authenticate": _challenge(headers)},
             )
         return None

@@ -42,12 +42,12 @@ class Guard:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_own(hosts[0]):
             return problem_response(
-                421, "this server does not answer to that Host: add it with --allowed-hosts"
+                421, "this server does not accept that Host: allow it with --allowed-hosts"
             )
         own = self._may_ask(headers.getlist("origin"), scope["scheme"], hosts[0])
         if not own or self._from_elsewhere(headers, scope):
             return problem_response(
-                403, "requests from pages elsewhere are refused: see --cors-origins"
+                403, "requests from pages of other origins are refused: see --cors-origins"
             )
         return None
 

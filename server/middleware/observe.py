@@ -55,7 +55,7 @@ class Observe:
             _LOG.exception("request failed")
             if status:
                 raise  # the answer has begun: only closing the connection tells the client
-            failed = problem_response(500, f"unexpected error: the log has it as {current}")
+            failed = problem_response(500, f"unexpected error: the log has it under {current}")
             await failed(scope, receive, observed)
         finally:
             self._record(scope, status, time.perf_counter() - started)

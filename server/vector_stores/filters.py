@@ -118,7 +118,7 @@ class ChunkFilters:
     def _runs_on(self, condition: ComparisonFilter) -> Mask:
         value = condition.value
         if condition.type not in ("eq", "in"):
-            raise InvalidInputError("filters: architectures can be compared with eq, ne, in, nin")
+            raise InvalidInputError("filters: architectures compare only with eq, ne, in, nin")
         devices = [str(each) for each in (value if isinstance(value, list) else [value])]
         return running_on(devices, self._generation.columns)
 
@@ -134,7 +134,7 @@ def _test(condition: ComparisonFilter) -> Callable[[Any], bool]:
     kind, value = condition.type, condition.value
     if isinstance(value, list):
         if kind != "in":
-            raise InvalidInputError(f"filters: {kind} compares with one value, not with a list")
+            raise InvalidInputError(f"filters: {kind} compares with one value, not a list")
         return lambda actual: any(_holds("eq", actual, each) for each in value)
     if kind == "in":
         raise InvalidInputError("filters: in and nin compare with a list of values")

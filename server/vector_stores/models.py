@@ -43,7 +43,7 @@ class CompoundFilter(_Request):
 
 
 class RankingOptions(_Request):
-    """How results are ranked. The ranker is the server's own, whatever is asked for."""
+    """How results are ranked. The server always uses its own ranker."""
 
     ranker: Literal["none", "auto", "default-2024-11-15"] = "auto"
     score_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -58,7 +58,7 @@ class VectorStoreSearchRequest(_Request):
     max_num_results: Annotated[int, Field(ge=1, le=MAX_RESULTS)] = DEFAULT_RESULTS
     ranking_options: RankingOptions | None = None
     rewrite_query: bool = False
-    """Accepted; queries are never rewritten."""
+    """Accepted and ignored: queries are never rewritten."""
 
 
 class _Response(BaseModel):
@@ -78,14 +78,14 @@ class VectorStoreResult(_Response):
     file_id: str
     """The chunk's id."""
     filename: str
-    """Its path in its source."""
+    """The chunk's path in its source."""
     score: float
     attributes: dict[str, str | float | bool]
     content: list[Content]
 
 
 class VectorStoreResultsPage(_Response):
-    """The answer: always the one and only page."""
+    """The answer: always a single page."""
 
     object: Literal["vector_store.search_results.page"] = "vector_store.search_results.page"
     search_query: list[str]

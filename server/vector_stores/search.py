@@ -32,7 +32,7 @@ def search_store(
         A limit is exceeded, a query is blank, or a filter is malformed.
     """
     if store_id != STORE_ID:
-        raise NotFoundError(f"there is no such vector store: this server has '{STORE_ID}'")
+        raise NotFoundError(f"no vector store has this id: the only one is '{STORE_ID}'")
     queries = [request.query] if isinstance(request.query, str) else request.query
     for query in queries:
         service.check_query(query)

@@ -115,7 +115,7 @@ class ContextForm:
         read = read_profile(self.profile, "profile", self.kernel_name.strip() or None)
         if not read.metrics:
             told = "; ".join(ignored_words(read.ignored)) or "none of its values is a number"
-            raise InvalidInputError(f"profile: no metric that is known here: {told}")
+            raise InvalidInputError(f"profile: it has no known metric: {told}")
         return read
 
     def request(self) -> ContextRequest:

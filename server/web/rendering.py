@@ -46,7 +46,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _HINTS = {
     404: "There is nothing at this address.",
-    405: "This address does not take this kind of request.",
+    405: "This address does not accept this kind of request.",
 }
 
 

@@ -73,7 +73,7 @@ def test_a_folder_is_planned_without_a_gpu_and_asks_nothing_twice(problems, tmp_
     status, said = kb(tmp_path, *command)
     assert status == 0, said
     assert "2 runs: 2 waiting" in said
-    assert "waiting for 2 replies: 2 in " in said
+    assert "waiting for 2 replies: 2 unsent, in " in said
     assert len(requests(out)) == 2
     assert kb(tmp_path, *command)[0] == 0  # as after a kill
     assert len(requests(out)) == 2

@@ -144,7 +144,7 @@ def test_a_source_whose_path_is_not_utf8_is_refused(filled, tmp_path, cli):
         (["query", "x", "--index", "/none"], 1, "no index at /none: run `kb ingest` first"),
         (["token", "create"], 2, "; see `kb token create --help`."),
         (["serve", "--port", "99999"], 1, "--port: 99999 is more than 65535"),
-        (["ingest", "--name", "x"], 2, "with exactly one source; see `kb ingest --help`."),
+        (["ingest", "--name", "x"], 2, "needs exactly one source; see `kb ingest --help`."),
         (["ingest", ".", "--embedder", "word2vec"], 1, "unknown embedder 'word2vec': use"),
         (["import", "/none.tar.gz"], 1, "already holds something"),
         (["export", "/none/x.tar.gz"], 1, "cannot write /none/x.tar.gz: No such file"),

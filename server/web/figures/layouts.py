@@ -104,8 +104,8 @@ def shared_swizzle(rows: int = 8, chunks: int = 8, wanted: int = 2) -> Picture:
         drawing.text(left, 36 + rows * size, "4 banks in each column", "quiet")
     return drawing.picture(
         f"{rows} rows of {chunks} chunks of 16 bytes (128 bytes, all 32 banks). A warp that reads "
-        f"chunk {wanted} of every row meets one group of banks in plain rows. With the chunk "
-        "stored at its number XOR the row, each row has it in banks of its own."
+        f"chunk {wanted} of every row hits one group of banks in plain rows. With the chunk "
+        "stored at its number XOR the row, each row has it in different banks."
     )
 
 
@@ -188,7 +188,7 @@ def online_softmax(
     values: tuple[float, ...] = (1.0, 3.0, 2.0, 2.5, 5.0, 1.5, 4.0, 4.5, 2.0), block: int = 3
 ) -> Picture:
     """One reading of a row: running maximum and sum, and the factor that corrects the sum."""
-    drawing = Drawing("online", "Softmax in one reading", "")
+    drawing = Drawing("online", "Softmax in one pass", "")
     step, floor = (WIDTH - 20) / len(values), 110
     height = 80 / max(values)
     top, total, steps = -math.inf, 0.0, []
@@ -216,6 +216,6 @@ def online_softmax(
     )
     return drawing.picture(
         f"Blocks of {block} values. m is the running maximum (line); where it rises, the sum so "
-        f"far is multiplied by exp(m before − m now). The last l is the sum that two readings "
+        f"far is multiplied by exp(m before − m now). The last l is the sum that two passes "
         f"give, {exact:.3f}."
     )

@@ -84,8 +84,8 @@ def roofline(roofs: Roofs, marks: Sequence[Mark]) -> Picture:
         drawing.text(x - 6, y + 16, number, "strong", "end")
         drawing.text(0, _BOTTOM + 36 + 17 * number, f"{number}. {said[number - 1]}")
     return drawing.picture(
-        f"{roofs.card}, data sheet, dense: {si(roofs.bandwidth)}B/s of DRAM (slope). Left of a "
-        "corner memory limits, right of it compute does."
+        f"{roofs.card}, dense rates from the data sheet: {si(roofs.bandwidth)}B/s of DRAM (slope). "
+        "Left of a corner, memory is the limit; right of it, compute."
     )
 
 

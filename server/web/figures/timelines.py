@@ -80,7 +80,7 @@ def wave_quantization(tiles: int = 9, sms: int = 8) -> Picture:
     return _charts(
         "waves", "Tiles on SMs over time", panels,
         f"{tiles} equal tiles on {sms} SMs: the last wave holds {tiles % sms or sms} and takes as "
-        "long as a full one. Half the tile size halves what the last wave costs, which pays where "
+        "long as a full one. Halving the tile size halves the cost of the last wave, which pays if "
         "smaller tiles are as efficient.",
     )  # fmt: skip
 
@@ -122,7 +122,7 @@ def stream_k(tiles: int = 5, steps: int = 8, sms: int = 4) -> Picture:
         "stream-k", "Equal shares of main-loop steps",
         [_by_tiles(tiles, steps, sms), _Panel(heading, _sms(sms), spans)],
         f"{tiles} tiles of {steps} main-loop steps on {sms} SMs; a label is the tile. A tile that "
-        "two SMs share is put together from their partial sums.",
+        "two SMs share is assembled from their partial sums.",
     )  # fmt: skip
 
 
