@@ -82,7 +82,7 @@ def _by_path(chunks: Iterable[Chunk], source: str) -> dict[str, list[Chunk]]:
 
 def _nothing_found(root: Path, skipped: list[Skipped]) -> str:
     if not skipped:
-        return f"{root} holds no file that can be ingested: it is empty or all is ignored"
+        return f"{root} holds no file that can be ingested: it is empty or all files are ignored"
     reasons = Counter(item.reason for item in skipped).most_common(_REASONS_SHOWN)
     listed = "; ".join(f"{count}× {reason}" for reason, count in reasons)
     return f"{root} holds no file that can be ingested ({listed})"

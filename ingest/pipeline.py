@@ -236,8 +236,8 @@ def _refuse_folder_of_that_name(name: str, state: IndexState) -> None:
     taken = state.source(name)
     if taken is not None and taken.chunking:  # a corpus has none
         raise SourceError(
-            f"the index already has a folder '{name}' from {taken.location}, which is the name of "
-            f"this corpus: first `kb remove {name}`"
+            f"the index already has a folder '{name}' from {taken.location}, and this corpus has "
+            f"the same name: first `kb remove {name}`"
         )
 
 

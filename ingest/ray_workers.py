@@ -146,7 +146,7 @@ def _chunk(
     if version not in _detectors:
         detector = Detector(techniques)
         if chunking_version(detector) != version:
-            raise KbError("it has another version of kernel-kb")
+            raise KbError("it has a different version of kernel-kb")
         _detectors.clear()
         _detectors[version] = detector
     return [(path, file_chunks(source, path, text, _detectors[version])) for path, text in files]

@@ -48,7 +48,7 @@ def rebuild(
                     missing.append(f"{source.name} ({error})")
         if missing and not drop_missing:
             raise IndexUnavailableError(
-                f"cannot read again: {'; '.join(missing)}. Bring them back, or rebuild without "
+                f"cannot read again: {'; '.join(missing)}. Restore them, or rebuild without "
                 "them with --drop-missing"
             )
         run.state = retag(run.state)
@@ -79,7 +79,7 @@ def _recorded(layout: IndexLayout) -> tuple[IndexState | None, tuple[Source, ...
         with contextlib.suppress(OSError, ValueError):
             return None, parse_sources((folder / SOURCES).read_text(encoding="utf-8"))
     raise IndexUnavailableError(
-        f"nothing at {layout.root} says what was ingested: delete {layout.pointer} and run "
+        f"nothing at {layout.root} records what was ingested: delete {layout.pointer} and run "
         "`kb ingest` with the sources"
     )
 

@@ -30,7 +30,7 @@ def run_state(root: Path, reading: Reading) -> IndexState:
         A note is malformed; names file and line.
     """
     if reading.include or reading.exclude:
-        raise SourceError(f"{root} is a run and is taken whole: omit --include and --exclude")
+        raise SourceError(f"{root} is a run, which is ingested whole: omit --include and --exclude")
     files: list[tuple[str, str]] = []
     chunks: list[Chunk] = []
     for path in sorted((root / FOLDER).glob("*.md")):
@@ -61,7 +61,7 @@ def run_state(root: Path, reading: Reading) -> IndexState:
 def _chunk(source: str, path: str, text: str) -> Chunk:
     front = split_front_matter(text, path)
     if front is None:
-        raise EntryError(f"{path}:1: a note begins with front matter between two --- lines")
+        raise EntryError(f"{path}:1: a note must begin with front matter between two --- lines")
     note = validate_front_matter(front, Note, path)
     body = front.body.strip("\n")
     techniques = (note.technique,) if note.technique is not None else ()

@@ -247,11 +247,11 @@ def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
         return found[0]
     if found:
         cards = ", ".join(spec.name for spec in found)
-        raise InvalidInputError(f"'{name}' names several cards: say which with --gpu: {cards}")
+        raise InvalidInputError(f"'{name}' matches several GPUs: choose one with --gpu: {cards}")
     known = ", ".join(all_specs())
     raise InvalidInputError(
-        f"unknown GPU '{name}': use one of {known}, or describe it with --gpu-spec FILE, whose "
-        f"shape is that of {data_file()}"
+        f"unknown GPU '{name}': use one of {known}, or describe it with --gpu-spec FILE, in the "
+        f"format of {data_file()}"
     )
 
 
@@ -277,4 +277,4 @@ def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | 
         return find_spec(name, extra), None
     others = ", ".join(spec.name for spec in family[1:])
     first = family[0]
-    return first, f"'{name}' is taken for {first.name}: its roofs apply; --gpu also takes {others}"
+    return first, f"'{name}' is read as {first.name}: its roofs apply; other GPUs: --gpu {others}"

@@ -12,7 +12,7 @@ _WORDS = {
     "missing": "is missing",
     "extra_forbidden": "there is no such field",
     "greater_than_equal": "{given} is less than {ge}",
-    "greater_than": "{given} is not more than {gt}",
+    "greater_than": "{given} is not greater than {gt}",
     "less_than_equal": "{given} is more than {le}",
     "string_too_long": "has {size} characters: at most {max_length}",
     "literal_error": "{given} is not one of {expected}",

@@ -77,7 +77,7 @@ class Settings(BaseSettings):
         description="Maximum tokens or characters per context.",
     )
     max_query_chars: int = Field(
-        default=MAX_QUERY_CHARS, ge=64, le=MAX_QUERY_CHARS, description="Maximum length of a query."
+        default=MAX_QUERY_CHARS, ge=64, le=MAX_QUERY_CHARS, description="Maximum query characters."
     )
     max_kernel_chars: int = Field(
         default=MAX_KERNEL_CHARS,

@@ -68,7 +68,7 @@ class PipSettings:
         )
         if asked.returncode:
             last = (asked.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise SourceError(f"pip is needed to fetch packages, and fails: {last}")
+            raise SourceError(f"pip is needed to fetch packages, but it failed: {last}")
         found: dict[str, dict[str, str]] = {"global": {}, "download": {}, ":env:": {}}
         for line in asked.stdout.splitlines():
             name, _, value = line.partition("=")
@@ -211,7 +211,7 @@ def _reaching(what: str) -> Iterator[None]:
             f"{error.request.url.path}"
         ) from error
     except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.ReadTimeout) as error:
-        raise SourceError(f"{what}: the download broke off ({error}): run the command again") from (
+        raise SourceError(f"{what}: the download stopped ({error}): run the command again") from (
             error
         )
     except httpx2.HTTPError as error:

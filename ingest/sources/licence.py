@@ -146,19 +146,19 @@ def accepted(
             return next(iter(allowed))
         said = f"says only '{fetched.licence_text}'" if fetched.licence_text else "states none"
         raise SourceError(
-            f"the licence of {what} is unknown: it {said}. Look at {fetched.url or 'its pages'}, "
-            "and give what you find with --allow-licence SPDX"
+            f"the licence of {what} is unknown: it {said}. Find it at {fetched.url or 'its pages'} "
+            "and add --allow-licence SPDX"
         )
     if expected and licence != expected and licence not in allowed:
         raise SourceError(
-            f"{what} is under {licence}, but corpus/sources.toml expects {expected}: look at why, "
+            f"{what} is under {licence}, but corpus/sources.toml expects {expected}: find out why, "
             f"then change the entry or add --allow-licence '{licence}'"
         )
     if licence in allowed or licence == expected or _covered(licence, {*listed, *allowed}):
         return licence
     raise SourceError(
         f"{what} is under {licence}, which is not among the licences in corpus/sources.toml: add "
-        f"--allow-licence '{licence}' to take it all the same"
+        f"--allow-licence '{licence}' to ingest it anyway"
     )
 
 

@@ -72,7 +72,7 @@ def fetch_package(package: Package, fetcher: Fetcher) -> Fetched:
         index.download(release, file)
         if size is not None and file.stat().st_size != size:
             raise SourceError(
-                f"{release}: the download broke off after {file.stat().st_size:,} of {size:,} "
+                f"{release}: the download stopped after {file.stat().st_size:,} of {size:,} "
                 "bytes: run the command again"
             )
         _check_hashes(file, release)

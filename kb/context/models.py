@@ -34,7 +34,7 @@ class _Model(BaseModel):
 
 
 class ContextRequest(_Model):
-    """The body of `POST /v1/context`. One of problem, query, kernel and profile must be given."""
+    """The body of `POST /v1/context`. Give at least one of problem, query, kernel and profile."""
 
     problem: Annotated[str, Field(max_length=MAX_PROBLEM_CHARS)] | None = None
     """Source code of a PyTorch module. It is read, never run."""
@@ -45,20 +45,20 @@ class ContextRequest(_Model):
     profile: Annotated[dict[MetricName, float], Field(max_length=MAX_METRICS)] | None = None
     """Nsight Compute metric (or an alias) → value."""
     gpu: str | None = None
-    """A GPU's name or an architecture: what does not run on it is left out."""
+    """A GPU or an architecture: what does not run on it is left out."""
     dtype: Annotated[Dtype | None, BeforeValidator(full_dtype)] = None
-    """In which the problem's inputs and parameters are, where its text says float32; `bf16` and the
-    like are known."""
+    """Dtype of the problem's inputs and parameters where its source says float32; short names such
+    as `bf16` also work."""
     language: Literal["triton", "cuda"] | None = None
     """Examples in this language only."""
     max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_BUDGET)] | None = None
-    """Budget in tokens; 2,000 where no budget is given. `tokenizer` in the answer names them."""
+    """Budget in tokens; 2,000 if no budget is given. `tokenizer` in the answer names them."""
     max_chars: Annotated[int, Field(ge=MIN_CHARS, le=MAX_BUDGET)] | None = None
-    """Budget in characters, instead of tokens."""
+    """Budget in characters instead of tokens."""
     max_examples: Annotated[int, Field(ge=0, le=20)] = 2
-    """Examples, at most."""
+    """Maximum number of examples."""
     exclude: Annotated[list[str], Field(max_length=10_000)] = []
-    """Ids of chunks, and slugs of techniques and kernels, that the reader already has."""
+    """Ids of chunks, and slugs of techniques and kernels, that you already have."""
 
     @model_validator(mode="after")
     def _something_is_asked(self) -> Self:
@@ -99,9 +99,9 @@ class ContextResponse(_Model):
     """The answer of `POST /v1/context`."""
 
     text: str
-    """The context itself, as a model is to read it."""
+    """The context itself, as a model should read it."""
     tokens: int
-    """Of the text, as `tokenizer` counts."""
+    """Tokens of the text, counted with `tokenizer`."""
     techniques: list[ContextTechnique]
     examples: list[str]
     """Id of each example's first chunk."""

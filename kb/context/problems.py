@@ -36,11 +36,11 @@ _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-c
 # How a loop over time steps is one launch: with a product in a step, and without.
 _RECURRENT = (
     "recurrent-persistent",
-    "it computes the gates of an LSTM or GRU, in whose place the loop's step goes",
+    "it computes the gates of an LSTM or GRU; put the loop's step in their place",
 )
 _SCAN = (
     "cumsum-associative",
-    "its combine function adds, where a step h = a h + b combines pairs (a, b)",
+    "its combine function adds; a step h = a h + b needs to combine pairs (a, b)",
 )
 # A product that more work follows, and one whose rows are reduced to a number of these kinds.
 _EPILOGUE, _ROW_REDUCE = "epilogue", "row-reduce"
@@ -161,7 +161,7 @@ def _for_step(
         if spelled and family.fused and is_slower(kernels[slug], gpu):
             notes.append(f"Eager is {family.fused} there, a call that this module does not make.")
         elif lacks and slug not in needed:
-            notes.append(f"Not the same operation: it is not {lacks}, which has to be put in.")
+            notes.append(f"Not the same operation: it is not {lacks}, which has to be added.")
         if slug in starts:
             notes.append(_START)
         inner = [each.name for each in analysis.after if _in_tile(each)]
@@ -175,7 +175,7 @@ def _for_step(
         if family.unlike:
             unlike.append(family.unlike)
         if lacking and not unlike:
-            unlike.append(f"put {step.name} in the place of the kernel's function")
+            unlike.append(f"replace the kernel's function with {step.name}")
         notes += [f"Not the same operation: {each}." for each in unlike]
         assumed = _assumed(analysis, step, kernels[slug], on_gpu=gpu is not None)
         found.append(Candidate(slug, options, assumed, " ".join(notes)))
@@ -329,7 +329,7 @@ def _techniques(
         names.setdefault(_FUSION, f"{listed} can be done in the same kernel")
     if bound == "latency":
         for slug in _BY_BOUND["latency"]:
-            names.setdefault(slug, "launches weigh more than the work")
+            names.setdefault(slug, "launches take longer than the work")
     for slug in chief[1:]:
         names.setdefault(slug, f"used by {family.name if family else ''} kernels")
     for slug in _BY_BOUND.get(bound or "", ()):

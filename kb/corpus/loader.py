@@ -96,7 +96,7 @@ def load_corpus(root: Path) -> Corpus:
 
 def _load_manifest(root: Path) -> CorpusManifest:
     if not is_corpus(root):
-        raise EntryError(f"{root} is no corpus: it has no {MANIFEST} that can be read")
+        raise EntryError(f"{root} is not a corpus: it has no readable {MANIFEST}")
     _, text = _read(root, root / MANIFEST)
     front = FrontMatter(yaml=text, first_line=1, body="", body_line=1)
     return validate_front_matter(front, CorpusManifest, MANIFEST)

@@ -61,7 +61,7 @@ def check_sections(name: str, front: FrontMatter) -> None:
     found = sections(front)
     for section, expected in zip(found, TECHNIQUE_SECTIONS, strict=False):
         if section.title != expected:
-            problem = f"section '{section.title}' stands where '{expected}' belongs"
+            problem = f"section '{section.title}' is where '{expected}' belongs"
             raise EntryError(f"{name}:{section.line}: {problem}")
     if len(found) < len(TECHNIQUE_SECTIONS):
         problem = f"missing section '{TECHNIQUE_SECTIONS[len(found)]}'"
@@ -92,7 +92,7 @@ def _short_problems(section: Section) -> Iterator[tuple[int, str]]:
     if not 0 < code <= SHORT_CODE_LINES:
         yield at, f"has {code} lines of code: write 1 to {SHORT_CODE_LINES}"
     if any(line.strip() for line in section.lines[closing + 1 :]):
-        yield section.line + 1 + closing, "goes on after its code: move the text before it"
+        yield section.line + 1 + closing, "continues after its code: move the text before it"
 
 
 def _is_fence(line: str) -> bool:

@@ -75,7 +75,7 @@ def import_index(
     with IndexWriter(root) as writer:
         if not replace_existing and writer.current_manifest() is not None:
             raise KbError(
-                f"the index at {root} already holds something: import into another --index, or "
+                f"the index at {root} is not empty: import into another --index, or "
                 "replace it with --replace"
             )
         with explained(root):
@@ -144,7 +144,7 @@ def _refuse_unchosen(made_by: str, chosen: str | None, archive: Path) -> None:
     sends = "sends every query, with your key, to the endpoint of OPENAI_BASE_URL"
     does = sends if made_by.startswith("openai:") else "loads that model"
     raise InvalidInputError(
-        f"{archive} was made with embedder {name}: using it {does}. If that is meant, add "
+        f"{archive} was made with embedder {name}: using it {does}. If you want that, add "
         f"--embedder {shlex.quote(name)}"
     )
 

@@ -111,7 +111,7 @@ def server_from_environment() -> ChromaServer | None:
     if place.scheme not in _PORTS or not place.hostname or place.path.strip("/"):
         raise InvalidInputError("KB_CHROMA_URL must be http://HOST:PORT or https://HOST:PORT")
     if place.username or place.password:
-        raise InvalidInputError("KB_CHROMA_URL must hold no password: use KB_CHROMA_HEADER")
+        raise InvalidInputError("KB_CHROMA_URL must not contain a password: use KB_CHROMA_HEADER")
     header = os.environ.get("KB_CHROMA_HEADER")
     name, colon, value = (header or "").partition(":")
     if header and not (name.strip() and colon and value.strip()):
@@ -194,10 +194,10 @@ class RemoteSearch:
             found = self._collection.query(query_embeddings=query[None, :], n_results=k, include=[])
         except Exception as error:
             reason = self._server.without_secret(error)
-            _LOG.warning("Chroma at %s cannot be asked: %s", self._server.url, reason)
+            _LOG.warning("Chroma at %s cannot be queried: %s", self._server.url, reason)
             # `/readyz` shows it to anybody: it says neither where the server is nor more.
             self.problem = (
-                "the Chroma server cannot be asked: searches take the exact product instead, which "
+                "the Chroma server cannot be queried: searches compare all vectors instead, which "
                 "is slower"
             )
             self._collection, self._not_before = None, time.monotonic() + _RETRY_SECONDS

@@ -39,7 +39,7 @@ def examine(root: Path) -> Iterator[Finding]:
             detail = f"{layout.pointer} is missing: run `kb rebuild`"
         yield Finding("pointer", ok=False, detail=detail)
         return
-    yield Finding("pointer", ok=True, detail=f"{root} is at {name}")
+    yield Finding("pointer", ok=True, detail=f"{root} uses generation {name}")
     try:
         manifest = read_manifest(layout.generation(name))
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def examine(root: Path) -> Iterator[Finding]:
         yield from _sources(root)
     left = [other for other in layout.names() if other != name]
     if left:
-        detail = f"{len(left)} older held by readers or left over; the next ingest collects them"
+        detail = f"{len(left)} in use by readers or left over; the next ingest removes unused ones"
         yield Finding("older generations", ok=True, detail=detail)
 
 
@@ -105,6 +105,6 @@ def _sources(root: Path) -> Iterator[Finding]:
             # A published source has an address, which is not asked for here.
             if source.sha256 is None and not os.path.exists(detail):  # noqa: PTH110 - False where none may look
                 detail += (
-                    " is gone: its chunks stay in the index, but a rebuild can only take them over"
+                    " is missing: its chunks stay in the index, but a rebuild can only copy them"
                 )
             yield Finding(f"source {source.name}", ok=True, detail=detail)

@@ -232,8 +232,8 @@ def explained(root: Path) -> Iterator[None]:
         if reason is None:
             raise
         raise IndexUnavailableError(
-            f"cannot write the index at {root}: {reason}; what was published before is intact. "
-            "Make room, fix permissions or use another --index"
+            f"cannot write the index at {root}: {reason}; the published index is intact. "
+            "Free disk space, fix permissions or use another --index"
         ) from error
 
 

@@ -58,16 +58,16 @@ _ATOMIC_TEXT: Final = (
     "with one atomic after the loop."
 )
 _DIVISION: Final = (
-    "in a loop, each thread divides its index by a value of run time, some 20 instructions for 32 "
-    "bits and far more for 64: carry the parts along, or make the divisor a template argument."
+    "in a loop, each thread divides its index by a run-time value, some 20 instructions for 32 "
+    "bits and far more for 64: update the parts in steps, or make the divisor a template argument."
 )
 _SUM: Final = (
     "the running sum is kept in 16 bits, which loses small terms as it grows: add in float and "
     "convert once, at the store."
 )
 _DOUBLE_TEXT: Final = (
-    "a literal without `f` is a double, and what it is combined with is computed in double: write "
-    "`f` behind it."
+    "a literal without `f` is a double, so its expression is computed in double: append `f` to "
+    "the literal."
 )
 _BRANCH_TEXT: Final = (
     "lanes of one warp take different branches, which run one after the other: let whole warps "

@@ -21,7 +21,7 @@ _WRITES: Final = frozenset({"store", "atomic_add", "atomic_max", "atomic_min", "
 _CHECKED: Final = frozenset({"mask", "boundary_check"})
 
 _NO_MASK: Final = (
-    "no mask: right only where the whole block is known to lie within the tensor. Else compare the "
+    "no mask: correct only if the whole block lies within the tensor. Otherwise compare the "
     "offsets with the length"
 )
 _SUM: Final = (
@@ -33,8 +33,8 @@ _ATOMIC: Final = (
     "where one program owns the address, after it."
 )
 _DIVISION: Final = (
-    "in a loop, each element's index is divided by a value of run time, some 20 instructions for "
-    "32 bits and more for 64: carry the parts along, or make the divisor constexpr."
+    "in a loop, each element's index is divided by a run-time value, some 20 instructions for "
+    "32 bits and more for 64: update the parts in steps, or make the divisor constexpr."
 )
 
 
@@ -188,7 +188,7 @@ class _Kernel:
             masked = len(call.args) > _BEFORE_MASK[name] or not _CHECKED.isdisjoint(given)
             free = wide and not masked and not self._is_bounded(pointer)
             if free and self._sized and not (self._asserted or around.branch):
-                filled = ", and give `other` what changes no result." if name == "load" else "."
+                filled = ", and set `other` to a neutral value." if name == "load" else "."
                 yield Remark(call.lineno, f"`tl.{name}` has {_NO_MASK}{filled}", None)
             step = self._apart(pointer)
             if step is not None:
@@ -203,8 +203,8 @@ class _Kernel:
             yield Remark(call.lineno, _ATOMIC, "atomics-privatization")
         elif name in _FUNCTIONS and loops and not self._depends(call, loops[-1]):
             text = (
-                f"`tl.{name}` does not depend on the loop of line {loops[-1].lineno}: it is "
-                "computed anew in each of its iterations. Move it out."
+                f"`tl.{name}` does not depend on the loop of line {loops[-1].lineno}: each "
+                "iteration computes it again. Move it out of the loop."
             )
             yield Remark(call.lineno, text, "register-caching")
 
@@ -315,5 +315,5 @@ def _tiles(tree: ast.Module, kernels: Sequence[ast.FunctionDef]) -> Iterator[Rem
         for given in node.keywords:
             value = given.value.value if isinstance(given.value, ast.Constant) else None
             if given.arg in wanted and isinstance(value, int) and value & (value - 1):
-                text = f"{given.arg}={value} reaches `tl.arange`, which takes powers of two alone."
+                text = f"{given.arg}={value} reaches `tl.arange`, which takes only powers of two."
                 yield Remark(node.lineno, text, None)

@@ -94,13 +94,11 @@ def _what(analysis: Analysis) -> str:
             f"Build the kernel around {heaviest.name} {_shapes(heaviest)}{_around(analysis)}."
         )
     if problem.unknown:
-        parts.append(f"Not known to the vocabulary: {', '.join(problem.unknown[:_NAMED])}.")
+        parts.append(f"Unknown operators: {', '.join(problem.unknown[:_NAMED])}.")
     if not problem.decided:
-        parts.append(
-            "It branches on what its text does not settle: one way is read, and such a loop once."
-        )
+        parts.append("Branches that its source leaves open are read one way, and such loops once.")
     if not problem.whole:
-        parts.append("The module was not read to its end: it takes too many steps.")
+        parts.append("The module was only partly read: it takes too many steps.")
     return " ".join(parts)
 
 
@@ -214,7 +212,7 @@ def _work(analysis: Analysis) -> str:
 
 def _floor(analysis: Analysis, card: GpuSpec | None) -> str:
     if card is None:
-        return "Floor: name a card (gpu) for it."
+        return "Floor: name a GPU (gpu) for it."
     bound = bound_of(analysis, card)
     if bound is None:
         return f"Floor on {card.name}: not known without the shapes."

@@ -66,11 +66,11 @@ def parse_csv(text: str) -> list[Launch]:
     lines = text.splitlines()
     start = _header_line(lines)
     if start is None:
-        raise InvalidInputError("ncu printed no table: the report may hold no launch")
+        raise InvalidInputError("ncu printed no table: the report may contain no launches")
     try:
         rows = list(csv.reader(lines[start:]))
     except csv.Error as error:
-        raise InvalidInputError(f"ncu's table is no CSV: {error}") from error
+        raise InvalidInputError(f"ncu's table is not CSV: {error}") from error
     header = rows[0]
     if _KERNEL not in header:
         raise InvalidInputError(f"ncu's table has no column '{_KERNEL}'")
@@ -184,7 +184,7 @@ def _parse_console(text: str) -> list[Launch]:
         launch.complete()
     launches = [each for each in made if each.values]
     if not launches:
-        raise InvalidInputError("ncu's output holds no metric that is known here")
+        raise InvalidInputError("ncu's output has no known metric")
     return launches
 
 

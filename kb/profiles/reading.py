@@ -68,12 +68,10 @@ def read_profile(text: str, where: str, kernel_name: str | None = None) -> Profi
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(
-            f"{where} is not JSON, nor a page that `ncu --csv` prints: {error}"
+            f"{where} is neither JSON nor a page from `ncu --csv`: {error}"
         ) from error
     if not data:
-        raise InvalidInputError(
-            f"{where} holds no metric: expected Nsight Compute metric -> number"
-        )
+        raise InvalidInputError(f"{where} has no metrics: expected Nsight Compute metric -> number")
     return choose(_launches(data, where), where, kernel_name)
 
 
@@ -83,9 +81,9 @@ def ignored_words(keys: Sequence[str]) -> list[str]:
         return []
     some = ", ".join(f"'{key}'" for key in keys[:_MOST_NAMED])
     if len(keys) > _MOST_NAMED:
-        return [f"{len(keys)} names are no metrics that are used here, and were ignored: {some}, …"]
-    does, was = ("names", "was") if len(keys) == 1 else ("name", "were")
-    return [f"{some} {does} no known metric and {was} ignored"]
+        return [f"{len(keys)} names are not known metrics and were ignored: {some}, …"]
+    told = "is not a known metric and was" if len(keys) == 1 else "are not known metrics and were"
+    return [f"{some} {told} ignored"]
 
 
 def choose(launches: Sequence[Launch], where: str, kernel_name: str | None = None) -> ProfileRead:
@@ -139,7 +137,7 @@ def kernels_called(wanted: str, names: list[str], where: str) -> list[str]:
     found = exact or [name for name in names if wanted.lower() in name.lower()]
     if not found:
         listed = ", ".join(name or "(no name)" for name in names[: 2 * _LISTED])
-        raise InvalidInputError(f"{where} holds no kernel called '{wanted}': it has {listed}")
+        raise InvalidInputError(f"{where} has no kernel called '{wanted}': it has {listed}")
     return found
 
 
@@ -158,10 +156,10 @@ def _notes(
         why = (
             f"takes {share:.0%} of the time"
             if share is not None
-            else "comes first, and not all have a duration"
+            else "comes first, and not all kernels have a duration"
         )
         notes.append(
-            f"{name} {why}; the other kernels are not judged (--kernel-name chooses): {listed}"
+            f"{name} {why}; the other kernels are not judged (choose with --kernel-name): {listed}"
         )
     if (count := len(groups[name])) > 1:
         notes.append(f"the values of {name} are means over {count} launches")
@@ -215,7 +213,7 @@ def launch_of(metrics: Mapping[str, Any], where: str, index: int, kernel: str) -
             continue
         value, unit = _value(given)  # none of null, "n/a", "N/A (no such counter)"
         if value is not None and value < 0 and is_read(str(key)):
-            raise InvalidInputError(f"{where}: {key} is {given}: no metric is below zero")
+            raise InvalidInputError(f"{where}: {key} is {given}: a metric cannot be negative")
         launch.add(str(key), value, unit)
     return launch
 

@@ -42,10 +42,10 @@ class GateStanding(BaseModel):
         bound = f"{self.label} {self.op} {quantity(self.bound, self.unit)}"
         mine = f"your {quantity(self.value, self.unit)}"
         if self.gate == "avoid":
-            return f"{mine}: to be avoided at {bound}. {self.because}"
+            return f"{mine}: avoid it at {bound}. {self.because}"
         if self.speaks == "for":
             return f"{mine}: meets {bound}. {self.because}"
-        return f"{mine}: it is for {bound}."
+        return f"{mine}: misses {bound}."
 
     @property
     def brief(self) -> str:

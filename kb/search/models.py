@@ -28,7 +28,7 @@ class Filters(_Model):
     languages: list[str] = []
     """`triton`, `cuda`, `python`, `cpp` or `markdown`."""
     architectures: list[str] = []
-    """Devices, written `sm_90a`: what runs on any of them is kept."""
+    """Targets such as `sm_90a`: results that run on any of them are kept."""
     sources: list[str] = []
     """Names, as `/v1/sources` lists them."""
     kinds: list[Kind] = []
@@ -41,15 +41,15 @@ class SearchRequest(_Model):
     query: Annotated[str, Field(max_length=MAX_QUERY_CHARS)]
     """What the kernel does, what is slow, a name, an error message, or a metric with its value."""
     k: Annotated[int, Field(ge=1, le=MAX_K)] = 10
-    """Results, at most."""
+    """Maximum number of results."""
     filters: Filters = Filters()
     """Conditions that results must meet."""
     explain: bool = False
-    """Whether each result gets the parts of its score."""
+    """Whether each result includes the parts of its score."""
 
 
 class ResultSource(_Model):
-    """What a result is cited by."""
+    """The citation of a result."""
 
     name: str
     version: str | None
@@ -76,7 +76,7 @@ class Result(_Model):
     source: ResultSource
     text: str
     gates: list[GateStanding] = []
-    """How the query's numbers stand to the gates of the techniques: those that they decide."""
+    """The techniques' gates (conditions on metrics) that the query's numbers decide."""
     explanation: dict[str, Any] | None = Field(default=None, exclude_if=lambda value: value is None)
     """With `explain`: every part of the score."""
 
@@ -94,13 +94,13 @@ class SearchResponse(_Model):
 
     query: str
     results: list[Result]
-    """The best first."""
+    """Best first."""
     abstained: bool
-    """Whether nothing in the index is relevant; there are no results then."""
+    """Whether nothing in the index is relevant; then there are no results."""
     metrics: list[MetricValue] = []
-    """What was understood of the query's numbers."""
+    """The metrics recognized in the query."""
     notes: list[str] = []
-    """What is to be said before the results: what a counter means."""
+    """Notes to read before the results, such as what a counter means."""
     took_ms: float
     """Time of the search in milliseconds."""
     index: IndexInfo

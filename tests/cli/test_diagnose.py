@@ -96,7 +96,7 @@ def test_a_pipe_is_read_and_gives_the_same_answer(poor, cli, monkeypatch):
 def test_a_family_of_cards_is_taken_for_one_of_them_and_that_is_said(cli, poor):
     text = " ".join(cli("diagnose", poor, "--gpu", "H100").out.split())
     assert "Roofline (H100-SXM)" in text
-    assert "'H100' is taken for H100-SXM: its roofs apply; --gpu also takes H100-PCIe" in text
+    assert "'H100' is read as H100-SXM: its roofs apply; other GPUs: --gpu H100-PCIe" in text
 
 
 def test_a_saturated_kernel_with_its_evaluation_is_at_the_roof(cli, write):

@@ -47,7 +47,7 @@ def unchanged_after(index, action):
         ("a.py", b" \n\t\n", "empty file"),
         ("a.bin", b"words", "unsupported file type .bin"),
         ("Makefile2", b"words", "file type unknown"),
-        (None, b"", "empty or all is ignored"),
+        (None, b"", "empty or all files are ignored"),
     ],
 )
 def test_a_folder_with_nothing_to_ingest_says_why(filled, folder, cli, name, content, words):
@@ -146,7 +146,7 @@ def test_a_source_whose_path_is_not_utf8_is_refused(filled, tmp_path, cli):
         (["serve", "--port", "99999"], 1, "--port: 99999 is more than 65535"),
         (["ingest", "--name", "x"], 2, "needs exactly one source; see `kb ingest --help`."),
         (["ingest", ".", "--embedder", "word2vec"], 1, "unknown embedder 'word2vec': use"),
-        (["import", "/none.tar.gz"], 1, "already holds something"),
+        (["import", "/none.tar.gz"], 1, "is not empty"),
         (["export", "/none/x.tar.gz"], 1, "cannot write /none/x.tar.gz: No such file"),
         (["export", "/dev/null/x"], 1, "cannot write /dev/null/x: Not a directory"),
     ],
@@ -201,7 +201,7 @@ def test_an_unknown_front_matter_key_is_one_line_with_file_and_line(filled, corp
 def test_an_ingest_into_a_folder_one_may_only_read_is_one_line_and_reading_works(filled, corpus):
     read_only(filled)
     error = kb("ingest", corpus.root, **unprivileged()).error()
-    assert "permission was denied; what was published before is intact" in error
+    assert "permission was denied; the published index is intact" in error
     assert kb("query", "pid swizzling", "--json", **unprivileged()).json()["results"]
 
 

@@ -24,7 +24,7 @@ def test_a_cluster_makes_the_same_generation_bit_for_bit(tmp_path, monkeypatch):
     (code / "notes.md").write_text("# Tiles\n\nRead each once.\n\n# Warps\n\nKeep them busy.\n")
     requests = [Request(corpus.root), Request(code)]
     manifests = []
-    refused = pytest.raises(KbError, match="a node of the Ray cluster: it has another version")
+    refused = pytest.raises(KbError, match="a node of the Ray cluster: it has a different version")
     with refused, ray_workers("local") as workers:
         # A second ingest hands only what changed to the cluster.
         for name, by in (("alone", None), ("cluster", workers)):

@@ -117,7 +117,7 @@ def test_ingesting_again_embeds_nothing_and_a_note_that_is_refuted_goes(run, tmp
 def test_patterns_and_a_malformed_note_are_refused(run, tmp_path):
     root, made = run
     write_notes(root)
-    with pytest.raises(KbError, match="taken whole"):
+    with pytest.raises(KbError, match="ingested whole"):
         ingest([Request(root, include=("*.py",))], tmp_path / "index", HashingEmbedder())
     path = root / "notes" / f"{made['gain'].id}.md"
     path.write_text(path.read_text().replace("sm_90a", "fast"))

@@ -76,7 +76,7 @@ def test_sections_in_the_wrong_order_are_refused_at_the_first_wrong_one(corpus):
     text = text.replace("## Pitfalls", "## X").replace("## How (CUDA)", "## Pitfalls")
     text = text.replace("## X", "## How (CUDA)")
     message = refused_at(corpus, TECHNIQUE, text, "## Pitfalls")
-    assert "'Pitfalls' stands where 'How (CUDA)' belongs" in message
+    assert "'Pitfalls' is where 'How (CUDA)' belongs" in message
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -122,7 +122,7 @@ CODE = "```python\nassert True\n```"
         ("Do this.\n\n```\na\n```", None, "a code block in ''"),
         ("Do this.\n\n```cuda\n```", "```cuda", "has 0 lines of code"),
         ("Do this.\n\n```cuda\n" + "a;\n" * 26 + "```", "```cuda", "has 26 lines of code"),
-        (f"Do this.\n\n{CODE}\nThen that.", None, "goes on after its code"),
+        (f"Do this.\n\n{CODE}\nThen that.", None, "continues after its code"),
     ],
 )
 def test_an_in_short_that_is_none_is_refused_with_its_line(corpus, content, at, words):

@@ -155,7 +155,7 @@ def test_without_the_server_searches_answer_alike_and_nothing_is_published(
     one = searcher(index)
     assert [each.id for each in one.search(QUERY, 3).results] == before
     assert one.nearest.problem is not None
-    assert "the Chroma server cannot be asked" in one.nearest.problem
+    assert "the Chroma server cannot be queried" in one.nearest.problem
     assert re.search(r"Chroma at http://127\.0\.0\.1:\d+ cannot be asked", caplog.text)
     assert "127.0.0.1" not in one.nearest.problem
     current = IndexLayout(index).current()
@@ -208,7 +208,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(index, code, monkeypatc
     [
         ("KB_CHROMA_URL", "localhost:8000", "KB_CHROMA_URL must be http://HOST:PORT"),
         ("KB_CHROMA_URL", "http://host/path", "KB_CHROMA_URL must be http://HOST:PORT"),
-        ("KB_CHROMA_URL", "http://me:word@host", "must hold no password"),
+        ("KB_CHROMA_URL", "http://me:word@host", "must not contain a password"),
         ("KB_CHROMA_HEADER", "a-token", "must be NAME: VALUE"),
     ],
 )

@@ -59,7 +59,7 @@ def test_of_right_kernels_nothing_is_said() -> None:
          "line 9", "register-caching"),
         ("total += tl.exp(value)", "tl.atomic_add(out_ptr + at, value)", 11,
          "an atomic in a loop", "atomics-privatization"),
-        ("start + at, mask", "(start + at) // width, mask", 10, "divided by a value of run time",
+        ("start + at, mask", "(start + at) // width, mask", 10, "divided by a run-time value",
          "shape-specialization"),
         ("start + at, mask", "(start + at) * width, mask", 10,
          "neighbouring lanes are `width` elements apart", "coalesced-access"),

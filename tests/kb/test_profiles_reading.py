@@ -178,7 +178,7 @@ def test_a_file_of_several_kernels_gives_the_longest_and_says_so():
     del data["triton_poi_0"]["gpu__time_duration.sum"]
     first = read_profile(json.dumps(data), "p")
     assert first.kernel == "triton_poi_0"
-    assert "comes first, and not all have a duration" in first.notes[0]
+    assert "comes first, and not all kernels have a duration" in first.notes[0]
 
 
 def test_dram_throughput_of_the_gpu_stands_in_where_only_that_was_collected():
@@ -191,21 +191,21 @@ def test_dram_throughput_of_the_gpu_stands_in_where_only_that_was_collected():
 def test_keys_that_are_not_understood_are_named():
     read = read_profile('{"L2 Hit Rate": 30, "Foo": 1, "my_counter": 2}', "p")
     assert ignored_words(read.ignored) == [
-        "'Foo', 'my_counter' name no known metric and was ignored".replace("was", "were")
+        "'Foo', 'my_counter' are not known metrics and were ignored"
     ]
     many = [f"m{number}" for number in range(300)]
     (line,) = ignored_words(many)
-    assert line.startswith("300 names are no metrics that are used here")
+    assert line.startswith("300 names are not known metrics")
     assert len(line) < 200
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "p is not JSON, nor a page that `ncu --csv` prints"),
+        ("", "p is neither JSON nor a page from `ncu --csv`"),
         ("[1, 2]", "p must hold one JSON object"),
         ("{}", "p holds no metric"),
-        ('{"dram_throughput": -1}', "p: dram_throughput is -1: no metric is below zero"),
+        ('{"dram_throughput": -1}', "p: dram_throughput is -1: a metric cannot be negative"),
         ('"ID","Kernel Name"x\n', "has no column"),
         ('"Kernel Name","Metric Name"\n"k","x"\n', "has no column 'Metric Value'"),
         ("[" * 100_000, "p is not JSON"),
@@ -296,7 +296,7 @@ def test_a_context_and_a_diagnosis_read_a_profile_alike(tmp_path, filled, cli):
     answer = done.json()
     assert "pid-swizzling" in {each["slug"] for each in answer["techniques"]}
     assert answer["ignored"] == ["# SMs"]
-    assert "'# SMs' names no known metric" in done.err
+    assert "'# SMs' is not a known metric" in done.err
     assert "--kernel-name" in cli("context", "x", "--kernel-name", "gemm").error(2)
     assert "no kernel called 'nope'" in cli("diagnose", path, "--kernel-name", "nope").error()
 

@@ -58,7 +58,7 @@ def test_who_names_a_technique_gets_it_and_is_told(one):
     first = one.search("register caching at an L2 hit rate of 30%", 5).results[0]
     assert first.techniques == ["register-caching"]
     assert [each.speaks for each in first.gates] == ["against"]
-    assert first.gates[0].words == "your 30 %: it is for L2 hit rate > 45 %."
+    assert first.gates[0].words == "your 30 %: misses L2 hit rate > 45 %."
 
 
 def test_every_result_says_how_the_numbers_stand_to_its_gates(one):
@@ -68,8 +68,8 @@ def test_every_result_says_how_the_numbers_stand_to_its_gates(one):
     }
     words = [each.words for each in results["pid-swizzling"].gates]
     assert words == [
-        "your 92 %: it is for L2 hit rate < 60 %.",
-        "your 92 %: to be avoided at L2 hit rate > 85 %. A second pass hits.",
+        "your 92 %: misses L2 hit rate < 60 %.",
+        "your 92 %: avoid it at L2 hit rate > 85 %. A second pass hits.",
     ]
     assert [each.words for each in results["register-caching"].gates] == [
         "your 92 %: meets L2 hit rate > 45 %. A second pass hits."

@@ -114,7 +114,7 @@ def test_several_kernels_give_the_longest():
     assert one.kernel == "a"
     some = read_profile('{"a": {"sm_throughput": 1}, "b": {"duration": 2}}', "p.json")
     assert some.kernel == "a"
-    assert "a comes first, and not all have a duration" in some.notes[0]
+    assert "a comes first, and not all kernels have a duration" in some.notes[0]
 
 
 def test_a_kernel_of_several_is_chosen_by_its_name():
@@ -130,10 +130,10 @@ def test_a_kernel_of_several_is_chosen_by_its_name():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "p.json is not JSON, nor a page that `ncu --csv` prints"),
+        ("", "p.json is neither JSON nor a page from `ncu --csv`"),
         ("[1, 2]", "must hold one JSON object"),
         ("{}", "holds no metric"),
-        ('{"dram_throughput": -1}', "p.json: dram_throughput is -1: no metric is below zero"),
+        ('{"dram_throughput": -1}', "p.json: dram_throughput is -1: a metric cannot be negative"),
         ('{"problem": "x", "kernels": []}', "is no profile: kernel: is missing"),
         ("[" * 100_000, "p.json is not JSON"),
     ],

@@ -338,7 +338,7 @@ def test_a_context_page_shows_exactly_what_the_api_answers(client, unit, field):
         shown = " ".join(text_of(document).split())
         assert f"{used} of 700 {unit}" in shown
         assert f"{len(expected['examples'])} of {expected['examples_available']} example" in shown
-        assert "no metric goes by that name: no_such_metric" in shown
+        assert "not known metrics: no_such_metric" in shown
         for technique in expected["techniques"]:
             assert technique["reason"] in shown
             assert f"{technique['score']:.2f}" in shown
@@ -401,16 +401,16 @@ def test_a_context_page_takes_what_ncu_prints_and_says_what_it_read(client):
         ({"query": "x", "language": "cobol"}, "language"),
         ({"query": "x", "gpu": "Voodoo 2"}, "unknown GPU 'Voodoo 2'"),
         ({"query": "x", "gpu": "sm_x"}, "sm_x"),
-        ({"profile": "{"}, "profile is not JSON, nor a page that `ncu --csv` prints"),
+        ({"profile": "{"}, "profile is neither JSON nor a page from `ncu --csv`"),
         ({"profile": "[1]"}, "profile must hold one JSON object"),
         ({"profile": '{"l2_hit_rate": "high"}'}, "none of its values is a number"),
         ({"profile": '{"l2_hit_rate": NaN}'}, "none of its values is a number"),
-        ({"profile": '{"nope": 3}'}, "'nope' names no known metric"),
-        ({"profile": '{"l2_hit_rate": -3}'}, "no metric is below zero"),
+        ({"profile": '{"nope": 3}'}, "'nope' is not a known metric"),
+        ({"profile": '{"l2_hit_rate": -3}'}, "a metric cannot be negative"),
         ({"profile": '{"l2_hit_rate": ' + "1" * 5000 + "}"}, "profile"),
         ({"profile": "[" * 100_000}, "profile"),
         ({"profile": '"ID","Process ID"\n'}, "ncu's table has no column 'Kernel Name'"),
-        ({"profile": "Section: x\nMetric Name\n"}, "ncu's output holds no metric"),
+        ({"profile": "Section: x\nMetric Name\n"}, "ncu's output has no known metric"),
         ({"query": "x" * 20_001}, "query"),
         ({"kernel": "x" * 200_001}, "kernel"),
     ],
