@@ -210,7 +210,7 @@ def _print_report(report: IngestReport, *, as_json: bool) -> None:
     published = any(source.version for source in report.sources)
     for title in ("version", "licence") if published else ():
         table.add_column(title, overflow="fold")
-    for title in ("files", "unchanged", "removed", "chunks", "folded", "skipped"):
+    for title in ("files", "unchanged", "removed", "chunks", "duplicates", "skipped"):
         table.add_column(title, justify="right")
     for source in report.sources:
         counts = [source.files, source.unchanged_files, source.removed_files, source.chunks]

@@ -346,7 +346,7 @@ class _Composer:
     def _beside(self, example: Example) -> str:
         """The note of an example: which kernel is better, why it is not shown, how to get it."""
         better = self._plain.get(example.slug or "")
-        told = f"A plain form: {better} is better but does not fit into this budget."
+        told = f"A plain version: {better} is better but does not fit into this budget."
         if better is None:
             better, operators = self._examples[0].slug, self._selection.operators
             if operators.get(better or "") != operators.get(example.slug or ""):

@@ -13,7 +13,7 @@ SEPARATOR = "\n\n---\n\n"
 _GAP = "\n\n"
 # What a pasted kernel's own text shows may take this part of a budget.
 _SEEN_SHARE = 0.25
-_SEEN = "Seen in the kernel's text, which was not run:"
+_SEEN = "Seen in the kernel's source, which was not run:"
 _FENCE_LANGUAGE = {"triton": "python", "python": "python", "cuda": "cuda", "cpp": "cpp"}
 
 

@@ -126,7 +126,7 @@ def _none_to_follow(
         return f"The knowledge base has no {family} kernel for this request."
     return (
         f"Every {family} kernel of the knowledge base was measured slower than PyTorch here: "
-        f"{slower[0]} comes nearest (`kb show {slower[0]} --code`), as a start and not as an "
+        f"{slower[0]} comes closest (`kb show {slower[0]} --code`); it is a start, not an "
         "example to follow."
     )
 

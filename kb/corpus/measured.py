@@ -54,7 +54,7 @@ def technique_line(
     if own:
         return measured_line(own, brief=brief)
     if any(kernels[each].verified for each in technique.examples if each in kernels):
-        return "not measured alone: its kernels combine it with others, see their figures"
+        return "not measured alone: its kernels combine it with others; see their figures"
     return NOT_MEASURED
 
 

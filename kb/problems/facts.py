@@ -107,7 +107,7 @@ def _in_time(loop: TimeLoop) -> str:
     count = loop.steps * len(loop.operators)
     inside = ", ".join(dict.fromkeys(op.name for op in loop.operators))
     text = (
-        f"a loop of {loop.steps} steps ({inside}), each of which needs the one before: build one "
+        f"a loop of {loop.steps} steps ({inside}), each depending on the one before: build one "
         f"launch for all of them. PyTorch launches some {count:,} operators for it, "
         f"{count * _LAUNCH_S * 1e3:.2g} ms at 5 us each. "
     )
@@ -200,13 +200,13 @@ def _work(analysis: Analysis) -> str:
     products = f"{si(useful)}FLOP in products, " if useful else ""
     if useful and useful < _NEARLY_ALL * dense:
         products = (
-            f"{si(useful)}FLOP in products that no mask or triangle makes needless "
+            f"{si(useful)}FLOP in products, without what masks or triangles skip "
             f"(dense: {si(dense)}FLOP), "
         )
     text = f"Work: {products}{si(analysis.io_bytes)}B of inputs, parameters and outputs"
     moved = analysis.moved_bytes
     if moved is not None and moved > 1.1 * analysis.io_bytes:
-        text += f"; operator by operator {si(moved)}B are moved"
+        text += f"; one operator at a time moves {si(moved)}B"
     return text + "."
 
 

@@ -66,14 +66,14 @@ def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
     if "long-row" in special and step.kind in _TWICE and row and data is not None and data.bytes:
         size = row * DTYPE_BYTES.get(data.dtype, 4)
         if size == data.bytes:
-            yield "all elements belong together: blocks reduce parts, and a second launch merges"
+            yield "all elements reduce together: blocks reduce parts, and a second launch merges"
             return
         text = f"{row:,} elements ({size / 1e3:,.0f} kB) belong together and exceed one block's "
         text += "registers: they are read twice"
         if card is not None and analysis.io_bytes is not None and len(analysis.steps) == 1:
             seconds = (analysis.io_bytes + data.bytes) / card.memory_bps
             fits = size * card.sms <= card.l2_mib * 2**20
-            kept = "with one row a multiprocessor" if fits else "in part"
+            kept = "with one row per multiprocessor" if fits else "in part"
             text += f", {seconds * 1e3:.3g} ms by bytes; a second reading, backwards, comes "
             text += f"from L2 {kept}"
         yield text
@@ -93,7 +93,7 @@ def _together(analysis: Analysis, step: Step) -> Iterator[str]:
     if len(dims) == 1:
         yield (
             f"{len(reductions)} reductions of {shape_text(shape)} over dimension {dims[0]}: one "
-            "pass takes those together that need no other's result"
+            "pass computes those that do not need another's result"
         )
         return
     told = " and ".join(map(str, dims))
@@ -135,7 +135,7 @@ def _around(analysis: Analysis) -> Iterator[str]:
         if across and row is not None and TILE % row == 0 and step.name == "group_norm":
             yield (
                 f"groups of {row} columns lie inside a tile of {TILE}: reduce in the epilogue, "
-                "with a stage less, since a reshaped accumulator takes shared memory"
+                "with one stage fewer, since a reshaped accumulator takes shared memory"
             )
         elif across and row is not None and row > TILE:
             yield _beyond_a_tile(step, row)
@@ -219,9 +219,9 @@ def _ends(analysis: Analysis) -> Iterator[str]:
         if length and length > _ALIGNMENT and length * size % _ALIGNMENT:
             together = _ALIGNMENT // math.gcd(_ALIGNMENT, length * size)
             yield (
-                f"rows of {length:,} {data.dtype} begin at addresses that are no multiple of "
-                f"{_ALIGNMENT} bytes: tensor descriptors and wide loads want {together} rows taken "
-                f"as one, or wide loads start at the next multiple, with a row's ends apart"
+                f"rows of {length:,} {data.dtype} begin at addresses that are not multiples "
+                f"of {_ALIGNMENT} bytes: tensor descriptors and wide loads need {together} rows "
+                f"taken as one, or wide loads start at the next multiple, with a row's ends apart"
             )
     made = step.operators[0].outputs if step is not None else []
     outputs = [each for each in analysis.problem.outputs if each.shape is not None]

@@ -12,7 +12,7 @@ from kb.profiles.values import si
 
 _ADDING = frozenset({"add", "sub"})
 _SCALING = frozenset({"mul", "div"})
-_EXACT = "the same but for rounding"
+_EXACT = "the same except for rounding"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _reduced(mapped: _Mapped, step: Step) -> str:
     facts = linear.main.facts
     if linear.kind == "matmul":
         if rank - 1 not in dims:
-            return f"the {step.name} over rows may be taken before {linear.name}, of its input"
+            return f"the {step.name} over rows may be computed before {linear.name}, on its input"
         m, n, k = (facts.get(each) for each in "mnk")
         if (
             facts.get("batch") != 1

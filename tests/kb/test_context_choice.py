@@ -168,7 +168,7 @@ def test_a_plain_form_is_shown_only_where_the_better_one_does_not_fit(context, t
     if found[:1] == ["cross-entropy-plain"]:
         assert tokens < 1800
         assert "cross-entropy-online is better but does not fit into this budget" in response.text
-    assert "A plain form" not in response.text or found == ["cross-entropy-plain"]
+    assert "A plain version" not in response.text or found == ["cross-entropy-plain"]
 
 
 def test_beside_an_example_techniques_are_whole_prose_of_this_operator(context):
@@ -205,8 +205,8 @@ PLANS = {
     ),
     "unaligned": (
         problem("a.sum(1)", "torch.rand(128, 4096, 4095)"),
-        "rows of 4,095 float32 begin at addresses that are no multiple of 16 bytes: tensor "
-        "descriptors and wide loads want 4 rows taken as one, or wide loads start at the next "
+        "rows of 4,095 float32 begin at addresses that are not multiples of 16 bytes: tensor "
+        "descriptors and wide loads need 4 rows taken as one, or wide loads start at the next "
         "multiple, with a row's ends apart",
     ),
     "statistics over rows": (
@@ -221,7 +221,7 @@ PLANS = {
             "F.group_norm(self.f(a), 64).min(1, keepdim=True)[0]", "torch.rand(512, 1024)",
             layers="self.f = nn.Linear(1024, 1024)",
         ),
-        "groups of 16 columns lie inside a tile of 128: reduce in the epilogue, with a stage less, "
+        "groups of 16 columns lie inside a tile of 128: reduce in the epilogue, with one stage fewer, "
         "since a reshaped accumulator takes shared memory; min spans 1,024 "
         "columns, more than a tile: the epilogue leaves a partial result for each row and tile, "
         "which a small second launch merges, and the product is never stored; the module returns "

@@ -31,7 +31,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-SEEN = "Seen in the kernel's text, which was not run:\n- Line 5: "
+SEEN = "Seen in the kernel's source, which was not run:\n- Line 5: "
 
 
 @pytest.fixture(scope="module")

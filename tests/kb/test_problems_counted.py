@@ -288,7 +288,7 @@ def test_a_loop_whose_steps_need_one_another_is_named_as_one_launch() -> None:
     assert found.loop is not None
     assert (found.loop.steps, len(found.loop.operators)) == (128, 4)
     told = fact_lines(found, None)[0]
-    assert "a loop of 128 steps (neg, exp, mul, add), each of which needs the one before" in told
+    assert "a loop of 128 steps (neg, exp, mul, add), each depending on the one before" in told
     assert "PyTorch launches some 512 operators for it, 2.6 ms" in told
     assert "parallel scan" in told
     text = module("self.c = nn.GRUCell(1, 64)\n        self.f = nn.Linear(64, 64)",

@@ -26,7 +26,7 @@ def plan(result: str, *inputs: str, lines: str = "") -> str:
         ("F.linear(a, b).sum(-1)", (ROWS, WEIGHT), "1.05 MFLOP instead of 268 MFLOP"),
         (
             "F.linear(a, b).mean(1)", ("torch.rand(8, 32, 1024)", WEIGHT),
-            "the mean over rows may be taken before linear",
+            "the mean over rows may be computed before linear",
         ),
         (
             TRANSPOSED.format("") + ".mean((2, 3))", (IMAGE, TURNED),
@@ -46,7 +46,7 @@ def plan(result: str, *inputs: str, lines: str = "") -> str:
 def test_a_plan_names_exact_rewrites(result: str, inputs: tuple[str, ...], told: str) -> None:
     said = plan(result, *inputs)
     assert told in said
-    assert "the same but for rounding" in said
+    assert "the same except for rounding" in said
 
 
 @pytest.mark.parametrize(
