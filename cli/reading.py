@@ -258,8 +258,8 @@ def _slugs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 def show(session: Session, slug: str, only_code: bool, as_json: bool) -> None:
     """Show a technique or kernel by its slug, or a chunk by its id.
 
-    Into a pipe or file, a kernel is printed as a file that runs: everything around its code is a
-    comment. --code prints only the code.
+    If the output is a pipe or a file, a kernel is a file that runs: everything around its code is
+    a comment. --code prints only the code.
     """
     generation = open_generation(session.index)
     data: dict[str, Any] | None

@@ -89,7 +89,7 @@ class Settings(BaseSettings):
         default=1_048_576, ge=1024, description="Maximum bytes per request body."
     )
     max_header_bytes: int = Field(
-        default=32_768, ge=1024, description="Maximum bytes per request's headers."
+        default=32_768, ge=1024, description="Maximum bytes of request headers."
     )
     max_upload_bytes: int = Field(default=67_108_864, ge=1024, description="Maximum upload bytes.")
     max_upload_files: int = Field(default=2_000, ge=1, description="Maximum files per upload.")

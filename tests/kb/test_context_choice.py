@@ -221,8 +221,8 @@ PLANS = {
             "F.group_norm(self.f(a), 64).min(1, keepdim=True)[0]", "torch.rand(512, 1024)",
             layers="self.f = nn.Linear(1024, 1024)",
         ),
-        "groups of 16 columns lie inside a tile of 128: reduce in the epilogue, with one stage fewer, "
-        "since a reshaped accumulator takes shared memory; min spans 1,024 "
+        "groups of 16 columns lie inside a tile of 128: reduce in the epilogue, with one stage "
+        "fewer, since a reshaped accumulator takes shared memory; min spans 1,024 "
         "columns, more than a tile: the epilogue leaves a partial result for each row and tile, "
         "which a small second launch merges, and the product is never stored; the module returns "
         "[512, 1]",
