@@ -67,9 +67,7 @@ def read_profile(text: str, where: str, kernel_name: str | None = None) -> Profi
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"{where} is neither JSON nor a page from `ncu --csv`: {error}"
-        ) from error
+        raise InvalidInputError(f"{where} is not JSON or `ncu --csv` output: {error}") from error
     if not data:
         raise InvalidInputError(f"{where} has no metrics: expected Nsight Compute metric -> number")
     return choose(_launches(data, where), where, kernel_name)

@@ -202,9 +202,9 @@ def test_keys_that_are_not_understood_are_named():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "p is neither JSON nor a page from `ncu --csv`"),
+        ("", "p is not JSON or `ncu --csv` output"),
         ("[1, 2]", "p must hold one JSON object"),
-        ("{}", "p holds no metric"),
+        ("{}", "p has no metrics"),
         ('{"dram_throughput": -1}', "p: dram_throughput is -1: a metric cannot be negative"),
         ('"ID","Kernel Name"x\n', "has no column"),
         ('"Kernel Name","Metric Name"\n"k","x"\n', "has no column 'Metric Value'"),

@@ -130,9 +130,9 @@ def test_a_kernel_of_several_is_chosen_by_its_name():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "p.json is neither JSON nor a page from `ncu --csv`"),
+        ("", "p.json is not JSON or `ncu --csv` output"),
         ("[1, 2]", "must hold one JSON object"),
-        ("{}", "holds no metric"),
+        ("{}", "has no metrics"),
         ('{"dram_throughput": -1}', "p.json: dram_throughput is -1: a metric cannot be negative"),
         ('{"problem": "x", "kernels": []}', "is no profile: kernel: is missing"),
         ("[" * 100_000, "p.json is not JSON"),

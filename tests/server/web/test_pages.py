@@ -401,7 +401,7 @@ def test_a_context_page_takes_what_ncu_prints_and_says_what_it_read(client):
         ({"query": "x", "language": "cobol"}, "language"),
         ({"query": "x", "gpu": "Voodoo 2"}, "unknown GPU 'Voodoo 2'"),
         ({"query": "x", "gpu": "sm_x"}, "sm_x"),
-        ({"profile": "{"}, "profile is neither JSON nor a page from `ncu --csv`"),
+        ({"profile": "{"}, "profile is not JSON or `ncu --csv` output"),
         ({"profile": "[1]"}, "profile must hold one JSON object"),
         ({"profile": '{"l2_hit_rate": "high"}'}, "none of its values is a number"),
         ({"profile": '{"l2_hit_rate": NaN}'}, "none of its values is a number"),

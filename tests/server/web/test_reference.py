@@ -74,4 +74,4 @@ def test_nothing_in_a_document_becomes_markup():
 
 def test_errors_are_listed_once(client):
     errors = text_of(parsed(client.get("/docs"))).split("Every error is a", 1)[1]
-    assert errors.index("404") < errors.index("Shapes")
+    assert errors.index("404") < errors.index("Schemas")

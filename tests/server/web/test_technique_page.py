@@ -30,7 +30,7 @@ def test_what_it_is_comes_first_and_the_contents_follow_the_page(document):
     assert_well_made(document)
     headings = texts(document, "h2")
     what, *rest = TECHNIQUE_SECTIONS
-    gates = ["When it applies", "When to leave it", "Risks", "Measurements"]
+    gates = ["When it applies", "When to avoid it", "Risks", "Measurements"]
     assert headings == [what, *gates, *rest, "Examples", "Sources"]
     (contents,) = [each for each in document.iter("nav") if each.get("class") == "contents"]
     assert texts(contents, "a") == headings
