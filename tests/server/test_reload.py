@@ -58,7 +58,7 @@ def test_a_server_started_without_an_index_says_so_and_serves_publications_unmix
 
     options = ("--rate-per-second", "0", "--state-dir", str(tmp_path / "state"))
     with serving(index, *options, ready=False) as server:
-        assert server.log[1].startswith("there is no index yet: `kb ingest`")
+        assert server.log[1].startswith("there is no index yet: create one with `kb ingest`")
         expected[publish(index, tmp_path / "zebra", 0)] = 0
         server.wait_until()
         threads = [threading.Thread(target=ask, args=(server,)) for _ in range(3)]

@@ -48,7 +48,7 @@ def test_production_code_is_listed_with_place_and_licence(index, name):
     assert f"/chunk/{chunk.id}" in links(document)
     shown = " ".join(text_of(document).split())
     assert "striped_rope_kernel <zebra> · rope.py:5-8 · licence unknown" in shown
-    assert "1 in production" in shown or "1 piece of ingested code shows it" in shown
+    assert "1 in production" in shown or "in 1 piece of ingested code" in shown
 
 
 def test_a_technique_that_no_code_shows_has_no_such_part(index):
