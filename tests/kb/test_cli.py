@@ -281,4 +281,4 @@ def test_ingest_tells_what_it_did_and_what_it_left_out(index, tmp_path, cli):
     assert "… and 3 more skipped in mine" in done.out
     assert done.out.count("skipped mine/") == 5
     shutil.rmtree(folder)
-    assert "is gone" in cli("doctor").out
+    assert "is missing" in cli("doctor").out

@@ -156,7 +156,7 @@ def test_without_the_server_searches_answer_alike_and_nothing_is_published(
     assert [each.id for each in one.search(QUERY, 3).results] == before
     assert one.nearest.problem is not None
     assert "the Chroma server cannot be queried" in one.nearest.problem
-    assert re.search(r"Chroma at http://127\.0\.0\.1:\d+ cannot be asked", caplog.text)
+    assert re.search(r"Chroma at http://127\.0\.0\.1:\d+ cannot be queried", caplog.text)
     assert "127.0.0.1" not in one.nearest.problem
     current = IndexLayout(index).current()
     (code / "f0.py").write_text(function("fn0", "second"))

@@ -67,7 +67,7 @@ def test_the_details_page_is_read_with_display_names_and_units():
     (note,) = read.notes
     assert note == (
         "gemm(float *, int) takes 81% of the time; the other kernels are not judged "
-        "(--kernel-name chooses): copy"
+        "(choose with --kernel-name): copy"
     )
     assert named(read_profile(details(), "p.csv", "copy"))["l2_hit_rate"] == 91
 
