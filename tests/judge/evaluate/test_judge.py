@@ -399,6 +399,15 @@ def test_a_random_problem_of_one_shape_does_not_count_for_its_large_values(judge
     assert "eager itself is off" in found.reasons[0]
 
 
+def test_a_problem_whose_output_depends_on_earlier_calls_is_inconclusive_and_says_so(judge):
+    counting = PROBLEM.replace(
+        "return (x", "self.weight += 0.01 * x.mean(0)\n        return (x"
+    ).replace("nn.Parameter(", "torch.nn.Buffer(")
+    found = judge(KERNEL + RIGHT, counting)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "depends on earlier calls, each of which changes weight" in found.reasons[0]
+
+
 def test_shapes_that_are_none_of_the_problem_s_do_not_count(judge):
     checks = PROBLEM + "\nif (ROWS, COLS) != (6, 37):\n    raise ValueError('no such shape')\n"
     found = judge(KERNEL + RIGHT, checks)
