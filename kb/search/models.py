@@ -49,7 +49,7 @@ class SearchRequest(_Model):
 
 
 class ResultSource(_Model):
-    """What a result is cited by."""
+    """How a result is cited."""
 
     name: str
     version: str | None
