@@ -117,7 +117,7 @@ def _baselines(text: str | None) -> tuple[str, ...] | None:
         return None
     names = {each.strip() for each in text.split(",") if each.strip()}
     if unknown := sorted(names - set(BASELINES)):
-        raise click.UsageError(f"no baseline '{unknown[0]}': there are {', '.join(BASELINES)}")
+        raise click.UsageError(f"no baseline '{unknown[0]}': choose from {', '.join(BASELINES)}")
     return tuple(each for each in BASELINES if each in names or each == BASELINES[0])
 
 

@@ -179,7 +179,7 @@ def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]
         return frozenset()
     if unknown := sorted(set(names) - generation.sources.keys()):
         there = ", ".join(sorted(generation.sources)) or "none"
-        raise InvalidInputError(f"the index has no source '{unknown[0]}': it has {there}")
+        raise InvalidInputError(f"the index has no source '{unknown[0]}': its sources are {there}")
     rows = generation.columns["sources"].mask(lambda values: not set(names).isdisjoint(values))
     chunks = generation.store.rows([int(row) for row in rows.nonzero()[0]])
     techniques = {slug for slug, each in generation.techniques.items() if each.source in names}

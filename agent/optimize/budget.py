@@ -40,9 +40,9 @@ def used_up(
         if used + needed >= limit:
             told = f"{used:.0f} of {limit:.0f} s"
             if kept and record.confirmed:
-                told += ", too little for another candidate and another last session"
+                told += ", too little for another candidate and last session"
             elif kept:
-                told += f", {kept:.0f} s kept for the last session"
+                told += f", {kept:.0f} s reserved for the last session"
             return reason, told
     tokens = spent.tokens_in + spent.tokens_out
     if limits.tokens is not None and tokens >= limits.tokens:
@@ -64,7 +64,7 @@ def finished(record: Record, config: RunConfig) -> tuple[str, str] | None:
     fruitless = record.fruitless(strategy.least_gain)
     if leader.outcome.timed and fruitless >= strategy.patience:
         return NO_GAIN, (
-            f"{fruitless} rounds in a row brought less than {strategy.least_gain:.0%} or less "
+            f"{fruitless} rounds in a row gained less than {strategy.least_gain:.0%} or less "
             "than the noise"
         )
     return None
@@ -212,9 +212,9 @@ def words(stopped: Stopped) -> str:
         GPU_TIME: "out of GPU time",
         TOKENS: "out of tokens",
         MONEY: "out of money",
-        FLOOR: "the floor is reached",
+        FLOOR: "the floor was reached",
         NO_GAIN: "no gain",
         NO_PROPOSALS: "nothing more to try",
-        JUDGE: "the judge fails",
+        JUDGE: "the judge failed",
     }.get(stopped.reason, stopped.reason)
     return f"{told} ({stopped.detail})" if stopped.detail else told

@@ -250,20 +250,20 @@ class _Found:
         total = self._expected.values.numel()
         if sums.not_finite:
             return (
-                f"{sums.not_finite} of {total} elements are NaN, infinite or not written where "
-                "the oracle is not, or the other way round"
+                f"{sums.not_finite} of {total} elements are NaN, infinite or unwritten where the "
+                "oracle is finite, or the reverse"
             )
         if self._exact:
             if not sums.unequal:
                 return None
-            return f"{sums.unequal} of {total} elements differ where nothing has to be rounded"
+            return f"{sums.unequal} of {total} elements differ, although no rounding is needed"
         if sums.bad:
             return (
-                f"{sums.bad} of {total} elements are off by up to {sums.worst:.2g} of their size "
-                f"(allowed {self._limits.worst:.2g})"
+                f"{sums.bad} of {total} elements have errors of up to {sums.worst:.2g} of their "
+                f"size (allowed {self._limits.worst:.2g})"
             )
         if ratio > self._limits.norm:
-            return f"relative error {ratio:.2g} (allowed {self._limits.norm:.2g})"
+            return f"relative error of the norm {ratio:.2g} (allowed {self._limits.norm:.2g})"
         return None
 
 
@@ -286,9 +286,7 @@ def _compare_exact(got: Any, expected: Expected, output: int) -> Difference:
     if not unequal:
         return Difference(None)
     total = expected.values.numel()
-    problem = (
-        f"{unequal} of {total} elements differ, and {dtype_name(expected.dtype)} must be equal"
-    )
+    problem = f"{unequal} of {total} elements differ; {dtype_name(expected.dtype)} must be equal"
     return Difference(problem, largest, math.inf, math.inf, unequal, tuple(examples))
 
 

@@ -117,10 +117,10 @@ class Enlargement:
         lines = self.progress().short
         if not lines:
             return None
-        why = self.why_not_all or "it does not depend on the problem's sizes"
+        why = self.why_not_all or "its length does not depend on the problem's sizes"
         return (
-            f"the loop in line {lines[0]} took fewer than {_ENOUGH} turns at every tested "
-            f"size: what it carries from one turn to the next was not seen ({why})"
+            f"the loop in line {lines[0]} ran fewer than {_ENOUGH} iterations at every tested "
+            f"size, so what it carries between iterations was not tested ({why})"
         )
 
     def _long(self, secret: int) -> Iterator[PlannedShape]:
@@ -195,7 +195,7 @@ class Enlargement:
                     continue
                 late = time.monotonic() > self._begun + _SECONDS
                 if late or likely > CALL_SECONDS / 2:
-                    self.why_not_all = f"sizes of two blocks of {block} would take too long"
+                    self.why_not_all = f"running two blocks of {block} would take too long"
                     return
                 before = self.progress()
                 yield self._planned(each, secret)
@@ -211,8 +211,8 @@ class Enlargement:
 
             if missed := [each for each in left_out if each not in self._dull]:
                 self.why_not_all = (
-                    f"two blocks of {block} along {missed[0]} are no size of this problem, or too "
-                    "large for the interpreter"
+                    f"{missed[0]} cannot span two blocks of {block} in this problem, or is "
+                    "too large for the interpreter then"
                 )
 
     def _planned(

@@ -128,7 +128,7 @@ class Exchange:
         try:
             reply = m.read_reply(answer, expected, self._next)
         except ValueError as error:
-            reason = f"it sent something that is no reply ({m.one_line(str(error), 200)})"
+            reason = f"it sent an invalid reply ({m.one_line(str(error), 200)})"
             raise self._died(what, reason) from None
         if isinstance(reply, m.Failed):
             told = reply.error
@@ -177,7 +177,7 @@ class Exchange:
             channel.settimeout(0)
             with contextlib.suppress(OSError):
                 if channel.recv(1):
-                    raise self._died(what, "it sent a message unasked")
+                    raise self._died(what, "it sent an unexpected message")
             raise self._died(what, self._reason() or "it closed its channel")
 
     def _reason(self) -> str | None:

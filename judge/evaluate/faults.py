@@ -21,6 +21,5 @@ def refuse_shortage(error: CommandFailedError) -> None:
     """Raise ProblemFaultError where the machine is short of something."""
     if error.kind.rpartition(".")[2] in _SHORTAGES:
         raise ProblemFaultError(
-            f"the problem's own side failed ({error.kind}: {error.message}): nothing can be said "
-            "of the kernel"
+            f"the reference failed ({error.kind}: {error.message}), so the kernel cannot be judged"
         ) from None

@@ -157,9 +157,9 @@ def _evaluated(
 
 def _validate(options: Options) -> None:
     if options.dtype is not None and options.dtype not in DTYPES:
-        raise InvalidInputError(f"no dtype '{options.dtype}': there are {', '.join(DTYPES)}")
+        raise InvalidInputError(f"no dtype '{options.dtype}': choose from {', '.join(DTYPES)}")
     if unknown := set(options.baselines) - set(BASELINES):
-        raise InvalidInputError(f"no baseline '{min(unknown)}': there are {', '.join(BASELINES)}")
+        raise InvalidInputError(f"no baseline '{min(unknown)}': choose from {', '.join(BASELINES)}")
 
 
 @contextlib.contextmanager

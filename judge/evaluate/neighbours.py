@@ -84,7 +84,7 @@ def widen(stage: Stage, prepared: Prepared, case: Case) -> bool:
         near = reference.at(oracle)
         eager = near.check(got, near.eager_limits())
         if eager.problem:
-            prepared.why_not = f"eager itself is off on inputs close to these: {eager.problem}"
+            prepared.why_not = f"eager itself is wrong on nearby inputs: {eager.problem}"
             return True
         for index, limit in enumerate(near.candidate_limits(eager)):
             before = found[index]

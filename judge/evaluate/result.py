@@ -42,20 +42,20 @@ class Verdict(StrEnum):
     WRONG = "wrong"
     """Wrong in at least one counted case, or does not compile, load or run at the full shape."""
     CHEAT = "cheat"
-    """There is evidence that the result or the time is not that of the work."""
+    """There is evidence that the result or the time does not come from the work."""
     INCONCLUSIVE = "inconclusive"
     """The judge cannot tell: too few cases count, or wrong kernels would have passed as well."""
     LIBRARY = "library"
     """Right, and a library (cuBLAS, cuDNN, ATen) does the work: disclosed, not a cheat."""
     SPECIALISED = "specialised"
-    """Right at the given shape; raises (rather than being wrong) at others."""
+    """Right at the given shape; raises an error (instead of being wrong) at others."""
 
 
 RIGHT = frozenset({Verdict.CORRECT, Verdict.LIBRARY, Verdict.SPECIALISED})
-"""Verdicts of a kernel that may be used in the place of the problem's model."""
+"""Verdicts of a kernel that may replace the problem's model."""
 
 UNCHECKED = "times are unchecked claims: eager was not timed to calibrate the clock"
-"""What to say of times that are not `calibrated`."""
+"""The note on times that are not `calibrated`."""
 
 
 class Counterexample(Model):
@@ -88,7 +88,7 @@ class Case(Model):
     kind: str
     """Values of the inputs: given, normal, large, tiny, zero, negative or inf."""
     seed_index: int
-    """Which of the secret seeds; the seed itself is not told."""
+    """Which of the secret seeds; the seed itself is not disclosed."""
     constants: dict[str, int] = Field(default_factory=dict)
     """The problem's integer constants that were changed to make this shape."""
     counted: bool
@@ -112,7 +112,7 @@ class Case(Model):
     bit_exact_required: bool = False
     """Eager equals the rounded oracle bit for bit on this problem, so the candidate must too."""
     passed: bool
-    """True only for a counted case in which nothing was found."""
+    """True only for a counted case without a problem."""
     refused: bool = False
     """The candidate raised an error instead of answering."""
     problem: str | None = None
@@ -170,7 +170,7 @@ class Ratio(Model):
     """How much faster one contender is than another: time of `over` / time of `of`, paired."""
 
     of: str
-    """The contender that is praised (above 1 it is the faster one)."""
+    """The contender that is faster if the ratio is above 1."""
     over: str
     """The contender it is compared with."""
     ratio: float

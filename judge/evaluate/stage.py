@@ -145,7 +145,7 @@ class Stage:
             self._run(prepared, lent)
         except CommandFailedError as error:
             refuse_shortage(error)
-            prepared.why_not = f"the problem itself fails: {error.kind}: {error.message}"
+            prepared.why_not = f"the reference fails: {error.kind}: {error.message}"
             prepared.raised = error.kind
             self.broken = m.is_device_error(error.message)
         return prepared
@@ -230,13 +230,13 @@ class Stage:
             and not eager.unequal(index)
         )
         if eager.problem:
-            prepared.why_not = f"eager itself is off: {eager.problem}"
+            prepared.why_not = f"eager itself is wrong: {eager.problem}"
         elif off := reference.off(eager):
             first = [each.clone() for each in got]
             _, again = self._eager(prepared, lent, late=False)
             self._restore(prepared, lent)
             if apart(first, again) > _SAME_SHARE * (eager.largest("norm_ratio") or 0.0):
-                prepared.why_not = "eager itself is off, and differs from call to call"
+                prepared.why_not = "eager itself is inaccurate, and varies from call to call"
             prepared.off = off
         if sum(output.nbytes for output in prepared.outputs) > _LARGE_BYTES:
             # The kernel has to fit beside what the judge holds.
@@ -389,8 +389,8 @@ def _redrawn(names: Sequence[str]) -> str:
     if not names:
         return ""
     return (
-        "parameters that are alike throughout, such as a norm's weights of 1, were given other "
-        f"values: {_first(names)}"
+        "constant parameters, such as a norm's weights of 1, were given other values: "
+        f"{_first(names)}"
     )
 
 

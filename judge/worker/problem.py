@@ -120,7 +120,7 @@ class LoadedProblem:
         if not isinstance(value, torch.Tensor):
             return value
         if value.layout != torch.strided or value.is_nested or value.is_quantized:
-            raise InputError(f"input {index} is no dense tensor")
+            raise InputError(f"input {index} is not a dense tensor")
         dtype = self.dtype if self.dtype is not None and value.is_floating_point() else value.dtype
         return value.detach().to(self.device, dtype).contiguous()
 
@@ -140,7 +140,7 @@ class LoadedProblem:
             return InputSpec(name=name, value=encode(value))
         except NotEncodableError as error:
             raise InputError(
-                f"input {index} ({name}): {error}; inputs are tensors or plain values"
+                f"input {index} ({name}): {error}; inputs must be tensors or plain values"
             ) from None
 
 

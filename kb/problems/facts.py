@@ -97,10 +97,10 @@ def _what(analysis: Analysis) -> str:
         parts.append(f"Not known to the vocabulary: {', '.join(problem.unknown[:_NAMED])}.")
     if not problem.decided:
         parts.append(
-            "It branches on what its text does not settle: one way is read, and such a loop once."
+            "It branches on values that its text does not fix: one branch is read, a loop once."
         )
     if not problem.whole:
-        parts.append("The module was not read to its end: it takes too many steps.")
+        parts.append("The module was not read to its end: that takes too many steps.")
     return " ".join(parts)
 
 

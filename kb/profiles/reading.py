@@ -83,9 +83,9 @@ def ignored_words(keys: Sequence[str]) -> list[str]:
         return []
     some = ", ".join(f"'{key}'" for key in keys[:_MOST_NAMED])
     if len(keys) > _MOST_NAMED:
-        return [f"{len(keys)} names are no metrics that are used here, and were ignored: {some}, …"]
-    does, was = ("names", "was") if len(keys) == 1 else ("name", "were")
-    return [f"{some} {does} no known metric and {was} ignored"]
+        return [f"{len(keys)} names are not metrics used here and were ignored: {some}, …"]
+    what = "is not a known metric and was" if len(keys) == 1 else "are not known metrics and were"
+    return [f"{some} {what} ignored"]
 
 
 def choose(launches: Sequence[Launch], where: str, kernel_name: str | None = None) -> ProfileRead:

@@ -54,7 +54,7 @@ class GateStanding(BaseModel):
         mine = f"your {quantity(self.value, self.unit)}"
         if self.gate == "avoid":
             return f"{mine}: avoid at {bound}"
-        return f"{mine}: {'meets' if self.speaks == 'for' else 'misses'} {bound}"
+        return f"{mine}: {'meets' if self.speaks == 'for' else 'does not meet'} {bound}"
 
     @property
     def reason(self) -> str:

@@ -67,7 +67,7 @@ def test_the_details_page_is_read_with_display_names_and_units():
     (note,) = read.notes
     assert note == (
         "gemm(float *, int) takes 81% of the time; the other kernels are not judged "
-        "(--kernel-name chooses): copy"
+        "(--kernel-name selects one): copy"
     )
     assert named(read_profile(details(), "p.csv", "copy"))["l2_hit_rate"] == 91
 
@@ -191,11 +191,11 @@ def test_dram_throughput_of_the_gpu_stands_in_where_only_that_was_collected():
 def test_keys_that_are_not_understood_are_named():
     read = read_profile('{"L2 Hit Rate": 30, "Foo": 1, "my_counter": 2}', "p")
     assert ignored_words(read.ignored) == [
-        "'Foo', 'my_counter' name no known metric and was ignored".replace("was", "were")
+        "'Foo', 'my_counter' are not known metrics and were ignored"
     ]
     many = [f"m{number}" for number in range(300)]
     (line,) = ignored_words(many)
-    assert line.startswith("300 names are no metrics that are used here")
+    assert line.startswith("300 names are not metrics used here")
     assert len(line) < 200
 
 

@@ -126,7 +126,7 @@ class Brief:
             kernels=tuple(kernel_text(each, state.problem.source) for each in beam),
             baselines=tuple(_baselines(state)),
             evidence=tuple(_evidence(state)),
-            # Without measurements it says that nothing can be said.
+            # Without measurements it says that there is no diagnosis.
             headline=diagnosis.headline if diagnosis and (diagnosis.why or profiled) else "",
             findings=tuple(each.cause for each in diagnosis.findings) if diagnosis else (),
             tried=tuple(_tried(each) for each in state.history if each.id not in shown)[-_TRIED:],

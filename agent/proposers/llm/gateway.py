@@ -89,7 +89,7 @@ class Gateway:
         """
         exchanges = read_exchanges(recorded)
         if not exchanges:
-            raise ReplayError(f"{recorded} holds no record of a model to replay")
+            raise ReplayError(f"{recorded} holds no recorded model replies to replay")
         past = Past(exchanges, exact=exact)
         gateway = cls(None, run, read_exchanges(run), Ledger(), past)
         gateway.model, gateway._url = exchanges[0].model, exchanges[0].url
@@ -118,9 +118,9 @@ class Gateway:
     def summary(self) -> str:
         """What the run spent, in words."""
         if self._endpoint is None:
-            words = "replayed from a record, at no cost"
+            words = "replayed from a record at no cost"
             if self.past.differing:
-                words += f"; {self.past.differing} requests were not those of the record"
+                words += f"; {self.past.differing} requests differed from the record"
             return words
         return self._ledger.summary()
 

@@ -157,7 +157,7 @@ def test_the_request_carries_schema_evidence_and_techniques_but_not_the_rules_ve
     assert "split-k: " in text
     assert "static.registers" in text
     assert "def kernel(x): ..." in text
-    assert "too small for the card" not in text
+    assert "too small for the GPU" not in text
     assert not re.search(r"\bNone\b", text)
 
 

@@ -139,7 +139,7 @@ def test_help_fits_80_columns_and_names_each_option_in_a_sentence() -> None:
         (["p.py", "--proposers", "llm"], "the proposer llm needs --model"),
         (["p.py", "--base-url", "http://x"], "--base-url needs --model"),
         (["p.py", "--greedy", "--width", "3"], "--greedy is a width of 1"),
-        (["p.py", "--baselines", "best"], "no baseline 'best': there are eager, compile, max-"),
+        (["p.py", "--baselines", "best"], "no baseline 'best': choose from eager, compile, max-"),
         (["p.py", "--max-money", "1"], "--max-money needs --model"),
         (["p.py", "--interpret", "--model", "m", "--max-money", "1"], "--max-money needs --price"),
         (["p.py", "--interpret", "--price", "1,2"], "--price needs --model"),

@@ -212,7 +212,7 @@ def test_a_difference_where_nothing_is_rounded_is_kept_for_later(run):
 
     found, _ = run(Near())
     assert found.case.passed
-    assert "where nothing has to be rounded" in found.inexact[0][0]
+    assert "although no rounding is needed" in found.inexact[0][0]
     assert found.inexact[0][1]
 
 

@@ -154,7 +154,7 @@ threading.Thread(target=later, daemon=True).start()
 """
     candidate = call(evaluation, thread, CHANNEL)
     time.sleep(0.8)
-    with pytest.raises(WorkerDiedError, match="it sent a message unasked"):
+    with pytest.raises(WorkerDiedError, match="it sent an unexpected message"):
         candidate.drop()
     assert not candidate.alive
     with pytest.raises(WorkerDiedError, match="unasked"):
