@@ -1,6 +1,6 @@
 """Sends a folder's requests to an endpoint's Batch API, and fetches the replies.
 
-Beside `sent/NNNN.jsonl` stands `sent/NNNN.json`, written before the requests are moved and after
+Next to `sent/NNNN.jsonl` is `sent/NNNN.json`, written before the requests are moved and after
 each call that the endpoint answered. A kill between a call and its note is found by the digest in
 the batch's metadata, so that nothing is sent twice.
 """

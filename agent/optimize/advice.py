@@ -46,7 +46,7 @@ class Advisor(Protocol):
     def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
         """Diagnosis of the leader, and a context for it without techniques `shown` before.
 
-        What cannot be had is left out and told in the notes.
+        What is not available is left out, and the notes say so.
         """
 
 
@@ -142,7 +142,7 @@ class IndexAdvisor:
 def as_context(found: ContextResponse, generation: Generation) -> Context:
     """An answer of the knowledge base as a run keeps it; empty where it abstained.
 
-    What speaks for a technique is followed by what goes wrong with it most often.
+    The reason for a technique is followed by its most frequent risk.
     """
     if found.abstained:
         return Context()

@@ -99,7 +99,7 @@ class JudgeProcess:
         JudgeError
             It answers that it cannot.
         JudgeLostError
-            It died, hung, or answered nonsense; the next request starts another one.
+            It died, hung, or sent an invalid answer; the next request starts another one.
         """
         self._start()
         assert self._process is not None

@@ -164,7 +164,7 @@ def _head(summary: Summary) -> list[str]:
         if (gain := gain_of_given(summary)) is not None:
             told += f" ({gain:.2f}x faster than the start)"
     elif not summary.better:
-        told = "no candidate is faster than the start, which is now in best.py"
+        told = "no candidate is faster than the start, which is returned"
     else:
         rows = {each.name: each for each in summary.rows}
         ratio = rows["start"].ratio if "start" in rows else None

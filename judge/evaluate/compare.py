@@ -76,8 +76,8 @@ def expect(values: Any, dtype: Any, sensitivity: float = 0.0) -> Expected:
         The torch dtype that eager's output has.
     sensitivity:
         ‖change of the values‖₂ per relative change of the inputs (each by itself, at random).
-        A sum may cancel by chance; rounding errors are then no smaller than its terms make them.
-        Over many outputs chance evens out, over few it has to be known.
+        A sum may cancel by chance, but its rounding errors still have the size of its terms.
+        Over many outputs this averages out; over few it has to be known.
     """
     if not (dtype.is_floating_point or dtype.is_complex):
         return Expected(values, dtype, 0.0, 0.0, representable=True)
@@ -119,7 +119,7 @@ def _at_once(values: Any, dtype: Any, ask: Callable[[ModuleType], T]) -> T | Non
 
 
 def compare(got: Any, expected: Expected, limits: Bounds | None, output: int = 0) -> Difference:
-    """Hold one output against the oracle's.
+    """Compare one output with the oracle's.
 
     NaN and infinities must be exactly where the oracle has them; a finite value of the oracle
     beyond the dtype's range may come out as infinity.

@@ -1,4 +1,4 @@
-"""Timing as the judge asks for it: fresh workers, all contenders right before any is timed."""
+"""Timing for the judge: fresh workers, and all contenders checked before any is timed."""
 
 import functools
 import time

@@ -31,7 +31,7 @@ _NAMED = 5
 
 @dataclass(slots=True)
 class Observations:
-    """What the candidate's process was seen to do, as it says itself."""
+    """What the candidate's process did, by its own report."""
 
     seen: list[m.Observed] = field(default_factory=list)
     watched: bool = False

@@ -1,4 +1,4 @@
-"""Failures of the problem's side that are not the problem's own."""
+"""Failures of the reference that the problem file does not cause."""
 
 from judge.evaluate.session import CommandFailedError
 from kb.errors import KbError
@@ -8,10 +8,10 @@ _SHORTAGES = ("OSError", "MemoryError", "OutOfMemoryError", "AcceleratorError")
 
 
 class ProblemFaultError(KbError):
-    """The problem's side failed for a reason that is not the problem's: no verdict can stand on it.
+    """The reference failed for a reason other than the problem's code, so there is no verdict.
 
-    A case that cannot be made is dropped only where the problem's own code says so by itself.
-    What another process could bring about, a full disk or memory, ends the evaluation.
+    A case that cannot be made is dropped only where the problem's own code fails by itself.
+    What another process could cause, such as a full disk or memory, ends the evaluation.
     """
 
     status = 503

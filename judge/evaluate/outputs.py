@@ -1,4 +1,4 @@
-"""What outputs look like beside those of eager, of the call before, and of the oracle."""
+"""Compares outputs with those of eager, of the previous call, and of the oracle."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""An evaluation as text of at most 80 columns: the verdict first, then what it rests on."""
+"""An evaluation as text of at most 80 columns: the verdict first, then its evidence."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -180,11 +180,11 @@ class Ratio(Model):
     high: float
     """Upper end of the 95 % bootstrap interval."""
     significant: bool
-    """False where the difference is inside the noise: then it is reported as none."""
+    """False where the difference is within the noise: then it is reported as none."""
 
 
 class WallCheck(Model):
-    """A claimed event time held against the judge's own clock over many launches."""
+    """A reported event time compared with the judge's own clock over many launches."""
 
     contender: str
     """Whose time."""
@@ -195,7 +195,7 @@ class WallCheck(Model):
     gap_ms: float
     """What launching and waiting costs eager beyond its own event time."""
     passed: bool
-    """False where the wall clock says clearly more than the claim and the gap."""
+    """False where the wall clock shows clearly more than the reported time and the gap."""
     detail: str = ""
     """What was compared, in words."""
 
@@ -214,7 +214,7 @@ class Floor(Model):
     ms: float
     """The larger of the time for the bytes and the time for the operations."""
     bound: Literal["memory", "compute"]
-    """Which of the two it is."""
+    """Which of the two is larger."""
     notes: tuple[str, ...] = ()
     """Structural zeros and other caveats."""
 
@@ -307,7 +307,7 @@ class Evaluation(Model):
     interpreted: bool
     """True where Triton's interpreter ran the kernel, at reduced sizes."""
     gpu: str | None
-    """Name of the card."""
+    """Name of the GPU."""
     versions: dict[str, str]
     """kernel-kb, Python, torch, triton, CUDA, driver."""
     date: str
@@ -315,11 +315,11 @@ class Evaluation(Model):
     verdict: Verdict
     """The verdict."""
     reasons: tuple[str, ...]
-    """Why this verdict, the weightiest first; empty for a plain *correct*."""
+    """Reasons for the verdict, the most important first; empty for a plain *correct*."""
     fault: Fault | None = None
-    """Why a kernel that is wrong gave no result; a compiler's refusal before other faults."""
+    """Why a wrong kernel gave no result; a compiler error before other faults."""
     disclosures: tuple[str, ...] = ()
-    """What a reader should know although it decides nothing."""
+    """Caveats that do not affect the verdict."""
     calibrated: bool = True
     """As `TimingReport.calibrated`; True where nothing was timed."""
     oracle: str = ""
@@ -327,7 +327,7 @@ class Evaluation(Model):
     cases: tuple[Case, ...] = ()
     """All cases, counted or not."""
     power: tuple[PowerCheck, ...] = ()
-    """What the judge proved it would refuse."""
+    """Deliberate mistakes, and whether the judge would refuse them."""
     timings: tuple[Timing, ...] = ()
     """Empty where nothing was timed."""
     ratios: tuple[Ratio, ...] = ()

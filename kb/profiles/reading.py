@@ -161,7 +161,7 @@ def _notes(
             else "comes first, and not all have a duration"
         )
         notes.append(
-            f"{name} {why}; the other kernels are not judged (--kernel-name chooses): {listed}"
+            f"{name} {why}; the other kernels are not judged (--kernel-name selects one): {listed}"
         )
     if (count := len(groups[name])) > 1:
         notes.append(f"the values of {name} are means over {count} launches")

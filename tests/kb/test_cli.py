@@ -109,7 +109,7 @@ def test_context_prints_the_shape_of_the_http_api(filled, cli, tmp_path):
     done = cli("context", "--profile", profile, "--max-chars", "900")
     assert done.status == 0
     assert len(done.out.rstrip("\n")) <= 900
-    assert "'what_is_this' names no known metric" in done.err
+    assert "'what_is_this' is not a known metric" in done.err
     asked = ("context", "pid swizzling", "--profile", profile, "--json")
     reason = cli(*asked).json()["techniques"][0]["reason"]
     assert "; L2 hit rate is 30 % (< 60 %): Tiles are read again" in reason

@@ -296,7 +296,7 @@ def test_a_context_and_a_diagnosis_read_a_profile_alike(tmp_path, filled, cli):
     answer = done.json()
     assert "pid-swizzling" in {each["slug"] for each in answer["techniques"]}
     assert answer["ignored"] == ["# SMs"]
-    assert "'# SMs' names no known metric" in done.err
+    assert "'# SMs' is not a known metric" in done.err
     assert "--kernel-name" in cli("context", "x", "--kernel-name", "gemm").error(2)
     assert "no kernel called 'nope'" in cli("diagnose", path, "--kernel-name", "nope").error()
 

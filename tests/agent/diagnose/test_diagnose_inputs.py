@@ -134,7 +134,7 @@ def test_a_kernel_of_several_is_chosen_by_its_name():
         ("[1, 2]", "must hold one JSON object"),
         ("{}", "holds no metric"),
         ('{"dram_throughput": -1}', "p.json: dram_throughput is -1: no metric is below zero"),
-        ('{"problem": "x", "kernels": []}', "is no profile: kernel: is missing"),
+        ('{"problem": "x", "kernels": []}', "is not a valid profile: kernel: is missing"),
         ("[" * 100_000, "p.json is not JSON"),
     ],
 )
@@ -146,7 +146,7 @@ def test_what_is_no_profile_is_refused_in_one_line(text, says):
 
 
 def test_what_is_no_evaluation_is_refused():
-    with pytest.raises(InvalidInputError, match=r"e\.json is no evaluation"):
+    with pytest.raises(InvalidInputError, match=r"e\.json is not a valid evaluation"):
         read_evaluation('{"verdict": "correct"}', "e.json")
 
 

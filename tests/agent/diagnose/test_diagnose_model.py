@@ -288,7 +288,7 @@ def test_without_key_and_url_there_is_nothing_to_ask(shelf):
     known = facts(POOR_MATVEC)
     with pytest.raises(LlmError, match="needs OPENAI_API_KEY"):
         ask_model("m", None, known, diagnose(known, shelf), shelf)
-    with pytest.raises(LlmError, match="not a usable URL"):
+    with pytest.raises(LlmError, match="not a usable endpoint URL"):
         ask_model("m", "http://host:port/v1", known, diagnose(known, shelf), shelf)
 
 

@@ -164,13 +164,13 @@ def test_wrong_usage_is_told(
     ("arguments", "told"),
     [
         (["nothing.py"], "nothing.py"),
-        (["--resume", "nowhere"], "nowhere is no run folder"),
-        (["p.py", "--model", "replay:nowhere"], "nowhere is no run folder"),
+        (["--resume", "nowhere"], "nowhere is not a run folder"),
+        (["p.py", "--model", "replay:nowhere"], "nowhere is not a run folder"),
         (["p.py", "--interpret", "--kernel", "p.py"], "ModelNew"),
-        (["p.py", "--interpret", "--model", "m", "--price", "much"], "'much' is no price"),
+        (["p.py", "--interpret", "--model", "m", "--price", "much"], "'much' is not a price"),
         (
             ["p.py", "--interpret", "--model", "m", "--price", "prices.yaml"],
-            "prices.yaml has no price for 'm': it has m/1",
+            "prices.yaml has no price for 'm', only: m/1",
         ),
         (["p.py", "--interpret", "--out", "run"], "continue it with --resume"),
     ],

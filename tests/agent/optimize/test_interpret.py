@@ -194,7 +194,7 @@ REQUEST = Echo()
     [
         ("os.abort()", "died with status -6"),
         ("sys.exit('out of memory')", "died with status 1: out of memory"),
-        ("replies.write('nonsense' + chr(10)); replies.flush()", "answered nonsense"),
+        ("replies.write('nonsense' + chr(10)); replies.flush()", "sent an invalid answer"),
         ("import time; time.sleep(60)", "sent nothing for 1 s"),
         ("os.write(replies.fileno(), b'x' * (20 << 20))", "sent too long an answer"),
     ],

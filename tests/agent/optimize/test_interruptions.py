@@ -262,9 +262,9 @@ def test_a_folder_with_other_things_in_it_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(RunFolderError, match="is not empty"):
         RunFolder.create(tmp_path, CONFIG)
-    with pytest.raises(RunFolderError, match="is no run folder"):
+    with pytest.raises(RunFolderError, match="is not a run folder"):
         RunFolder.resume(tmp_path)
-    with pytest.raises(RunFolderError, match="is no run folder"):
+    with pytest.raises(RunFolderError, match="is not a run folder"):
         read_run(tmp_path / "nowhere")
     (tmp_path / "config.json").write_text('{"given": 3}')
     with pytest.raises(RunFolderError, match=r"config\.json is invalid: problem: is missing"):

@@ -65,7 +65,7 @@ def test_where_nothing_is_better_the_start_is_given_back(tmp_path: Path) -> None
     assert not found.better
     assert found.given_back is None
     assert found.best.candidate.source == start(0.7).source
-    assert "nothing better" in render(found)
+    assert "no candidate is faster" in render(found)
     assert (tmp_path / "run" / "best.py").read_text().endswith(start(0.7).source)
 
 
@@ -537,7 +537,7 @@ def test_a_judge_that_fails_again_and_again_ends_the_run(tmp_path: Path) -> None
     rounds = [[proposal(0.5 + n / 100, f"f{n}", "crash") for n in range(8)]]
     with RunFolder.create(tmp_path / "run", config(branching=8, repairs=0)) as folder:
         found = search(folder, ScriptedJudge(), Scripted(rounds, fix=False)).run()
-    assert "the judge fails (4 times in a row" in found.stopped
+    assert "the judge failed (4 times in a row" in found.stopped
     assert found.judged == 4
 
 

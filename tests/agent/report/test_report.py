@@ -190,7 +190,7 @@ def test_a_dry_run_says_that_nothing_was_timed(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KbError, match="no run folder"):
+    with pytest.raises(KbError, match="not a run folder"):
         write_report(tmp_path)
 
 

@@ -89,7 +89,7 @@ def test_one_wrong_element_among_many_is_found_and_shown():
     got = values.float()
     got[39, 49, 2] = got[39, 49, 1]
     found = judge(got, values)
-    assert found.problem.startswith("1 of 6000 elements are off")
+    assert found.problem.startswith("1 of 6000 elements have errors")
     example = found.examples[0]
     assert (example.output, example.index) == (0, (39, 49, 2))
     assert (example.got, example.expected) == (float(got[39, 49, 1]), float(values[39, 49, 2]))

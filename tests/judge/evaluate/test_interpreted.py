@@ -177,7 +177,7 @@ def test_a_host_may_choose_its_card_and_ask_how_large_it_is(judge) -> None:
     ]
     found = judge(kernel(body))
     assert found.verdict is Verdict.CORRECT, found.reasons
-    assert any("its card has 4 multiprocessors" in each for each in found.disclosures)
+    assert any("a GPU with 4 multiprocessors" in each for each in found.disclosures)
 
 
 def test_an_access_beside_a_tensor_is_wrong_though_its_values_are_not(judge) -> None:

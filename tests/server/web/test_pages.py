@@ -405,7 +405,7 @@ def test_a_context_page_takes_what_ncu_prints_and_says_what_it_read(client):
         ({"profile": "[1]"}, "profile must hold one JSON object"),
         ({"profile": '{"l2_hit_rate": "high"}'}, "none of its values is a number"),
         ({"profile": '{"l2_hit_rate": NaN}'}, "none of its values is a number"),
-        ({"profile": '{"nope": 3}'}, "'nope' names no known metric"),
+        ({"profile": '{"nope": 3}'}, "'nope' is not a known metric"),
         ({"profile": '{"l2_hit_rate": -3}'}, "no metric is below zero"),
         ({"profile": '{"l2_hit_rate": ' + "1" * 5000 + "}"}, "profile"),
         ({"profile": "[" * 100_000}, "profile"),

@@ -117,7 +117,7 @@ def test_prices_come_from_a_file_or_an_option(tmp_path):
     assert read_prices(file).currency == "EUR"
     assert parse_price("1.25, 10") == Price(input=1.25, output=10)
     assert find_price("1.25,10", "m/1") == find_price(str(file), "m/1")
-    with pytest.raises(InvalidInputError, match=r"no price for 'm/2': it has m/1$"):
+    with pytest.raises(InvalidInputError, match=r"no price for 'm/2', only: m/1$"):
         find_price(str(file), "m/2")
 
 
