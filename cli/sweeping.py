@@ -165,7 +165,8 @@ def sweep(
                 click.echo(summary.model_dump_json() if options["as_json"] else told)
 
         if not away:
-            click.echo(f"{len(runs)} problems on {len(cards)} cards", err=True)
+            kind = "CPUs" if dry else "GPUs"
+            click.echo(f"{len(runs)} problems on {len(cards)} {kind}", err=True)
         for run, config in runs.items():  # so that --resume finds those that are not begun
             if not (run / CONFIG).exists():
                 RunFolder.create(run, config).close()
@@ -175,7 +176,7 @@ def sweep(
             click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
             ctx.exit(INTERRUPTED)
         for why in cards.lost:
-            click.echo(f"taken out: {why}", err=True)
+            click.echo(f"removed: {why}", err=True)
     return list(states.values())
 
 

@@ -214,7 +214,7 @@ def _started(cards: list[RayCard]) -> CardPool:
         pool.lost.append(f"{started[reference].name}: not free for {_START_S:.0f} s")
         started[reference].close()
     if not taken:
-        raise KbError("other work holds all GPUs of the Ray cluster")
+        raise KbError("other work holds all devices of the Ray cluster")
     return pool
 
 

@@ -282,7 +282,8 @@ class BatchEndpoint:
             return Reply.of(found.body)
         except (ValidationError, ValueError, RecursionError) as error:
             raise EndpointError(
-                f"the reply to {name} in {self.folder.root} is no chat completion", status_code=_OK
+                f"the reply to {name} in {self.folder.root} is not a chat completion",
+                status_code=_OK,
             ) from error
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
             yield f"for {standing.gpu or 'an unknown GPU'}; nothing has been measured yet"
         case events.Started(standing=standing):
             where = standing.gpu or "no GPU: a dry run"
-            cards = f" ({len(standing.devices)} GPUs)" if len(standing.devices) > 1 else ""
+            cards = f" ({len(standing.devices)} devices)" if len(standing.devices) > 1 else ""
             yield f"start on {where}{cards}: {line_of(standing.start).partition(': ')[2]}"
             times = (f"{n} {b.median_ms:.4g} ms" for n, b in standing.baselines.items())
             if told := ", ".join(times):

@@ -103,7 +103,7 @@ def test_a_request_that_takes_cards_down_is_given_up():
             pass
 
     pool = CardPool([Gone(str(n)) for n in range(5)])
-    with pool.lend() as lent, pytest.raises(JudgeLostError, match="2 GPUs were lost"):
+    with pool.lend() as lent, pytest.raises(JudgeLostError, match="2 devices were lost"):
         lent.ask(Work(), silent)
     assert len(pool) == 3
 

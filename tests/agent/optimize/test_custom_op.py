@@ -89,6 +89,6 @@ def test_what_cannot_become_an_op_is_told_in_one_line(tmp_path: Path, interpreti
         write_custom_op(tmp_path / "found", tmp_path / "found_op", zygote=interpreting)
     assert not [*tmp_path.glob("*_op")]
     (tmp_path / "there").mkdir()
-    for target, told in (("there", "already exists"), ("no-name", "cannot be imported")):
+    for target, told in (("there", "already exists"), ("no-name", "is not a module name")):
         with pytest.raises(KbError, match=told):
             write_custom_op(tmp_path / "found", tmp_path / target)
