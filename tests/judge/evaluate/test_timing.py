@@ -347,7 +347,7 @@ def test_a_rare_wrong_launch_is_wrong_without_a_sign_of_intent() -> None:
 def test_a_time_that_the_judges_clock_refutes_is_a_cheat(judge: Judge) -> None:
     found = judge.time(FakeWorker(milliseconds=2.0, claims=0.5))
     (cheat,) = found.cheats
-    assert "candidate claims 1 ms" in cheat
+    assert "candidate reports 1 ms" in cheat
     assert [check.passed for check in found.walls] == [False, True]
     assert found.timings[0].flagged == ("the judge's clock disagrees with this time",)
 
