@@ -44,7 +44,7 @@ def test_a_problems_operators_are_recognised(name: str) -> None:
 def test_what_is_not_known_is_named(name: str) -> None:
     found = recognise(p.graph_of(p.benchmark(f"judge/{name}")))
     assert found.cores == ()
-    assert found.reason.startswith("no operator family is known for: ")
+    assert found.reason.startswith("no kernel of the knowledge base computes a part of: ")
 
 
 def _families(
