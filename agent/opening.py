@@ -175,7 +175,7 @@ def open_proposer(name: str, parts: Parts) -> Proposer:
         There is none of this name, or it cannot be made.
     """
     if name not in _MAKERS:
-        raise InvalidInputError(f"no proposer '{name}': there are {', '.join(NAMES)}")
+        raise InvalidInputError(f"no proposer '{name}': choose from {', '.join(NAMES)}")
     return _MAKERS[name](parts)
 
 
@@ -191,7 +191,7 @@ def _recorded(config: RunConfig) -> Record | None:
     known, record = read_run(Path(config.replayed).expanduser())
     if known.problem.sha256 != config.problem.sha256:
         raise InvalidInputError(
-            f"{config.replayed} is a run on another problem ({known.problem.name})"
+            f"{config.replayed} is a run of another problem ({known.problem.name})"
         )
     return record
 

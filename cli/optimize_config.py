@@ -58,7 +58,7 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
     if not names:
         names = [each for each in NAMES if each != LLM or model is not None]
     if unknown := [name for name in names if name not in NAMES]:
-        raise click.UsageError(f"unknown proposer '{unknown[0]}': use {', '.join(NAMES)}")
+        raise click.UsageError(f"no proposer '{unknown[0]}': choose from {', '.join(NAMES)}")
     if LLM in names and model is None:
         raise click.UsageError("the proposer llm needs --model")
     strategy = {
@@ -117,7 +117,7 @@ def _baselines(text: str | None) -> tuple[str, ...] | None:
         return None
     names = {each.strip() for each in text.split(",") if each.strip()}
     if unknown := sorted(names - set(BASELINES)):
-        raise click.UsageError(f"unknown baseline '{unknown[0]}': use {', '.join(BASELINES)}")
+        raise click.UsageError(f"no baseline '{unknown[0]}': choose from {', '.join(BASELINES)}")
     return tuple(each for each in BASELINES if each in names or each == BASELINES[0])
 
 

@@ -302,7 +302,7 @@ def report(run: Path, *, as_json: bool, custom_op: Path | None) -> None:
 
         config, record = read_run(run)
         if record.standing is None:
-            raise KbError(f"the run in {run} has not evaluated its start yet: resume it")
+            raise KbError(f"the run in {run} has not evaluated its start yet: continue it")
         click.echo(summarise(config, record, run).model_dump_json(indent=2))
         return
     from agent.report.report import write_report

@@ -165,7 +165,8 @@ def sweep(
                 click.echo(summary.model_dump_json() if options["as_json"] else told)
 
         if not away:
-            click.echo(f"{len(runs)} problems on {len(cards)} GPUs", err=True)
+            kind = "CPUs" if dry else "GPUs"
+            click.echo(f"{len(runs)} problems on {len(cards)} {kind}", err=True)
         for run, config in runs.items():  # so that --resume finds those that are not begun
             if not (run / CONFIG).exists():
                 RunFolder.create(run, config).close()
@@ -175,7 +176,7 @@ def sweep(
             click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
             ctx.exit(INTERRUPTED)
         for why in cards.lost:
-            click.echo(f"GPU no longer used: {why}", err=True)
+            click.echo(f"removed: {why}", err=True)
     return list(states.values())
 
 
@@ -217,7 +218,7 @@ class _Lines:
 
 def _told(summary: "Summary") -> str:
     if summary.dry:
-        return f"{summary.right} of {summary.judged} candidates correct; a dry run has no times"
+        return f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
     ratios = [f"{row.ratio:.2f}x {row.name}" for row in summary.rows if row.ratio is not None]
     best = summary.best.outcome.median_ms
     told = f"{best:.4g} ms" if best is not None else "not timed"

@@ -1,4 +1,4 @@
-"""The chunks of one file, tagged; all that they depend on is its path, its text and the tags."""
+"""Chunk and tag one file; the result depends only on its path, its text and the tags."""
 
 import hashlib
 from collections import Counter
@@ -20,12 +20,12 @@ _SHORTEST = 40
 
 
 def chunking_version(detector: Detector) -> str:
-    """Changes when chunks of an unchanged file would."""
+    """A version that changes when the chunks of an unchanged file would change."""
     return f"{CHUNKER_VERSION}-{tags_version(detector)}"
 
 
 def fold_key(code: str, language: str) -> str:
-    """Equal for copies that differ only in comments and spacing; empty for too short code."""
+    """A key equal for copies that differ only in comments and spacing; empty for short code."""
     bare = "".join(without_comments(code, language, keep_docstrings=True).split())
     if len(bare) < _SHORTEST:
         return ""
@@ -33,7 +33,7 @@ def fold_key(code: str, language: str) -> str:
 
 
 def file_chunks(source: str, path: str, text: str, detector: Detector) -> list[Chunk]:
-    """The chunks of a file that is no entry of a corpus."""
+    """The chunks of a file that is not a corpus entry."""
     seen: Counter[tuple[str, str]] = Counter()
     chunks: list[Chunk] = []
     for piece in chunk_file(PurePosixPath(path), text):

@@ -21,7 +21,7 @@ _QUESTIONS = "Questions"
 
 
 def corpus_state(root: Path) -> IndexState:
-    """Read a corpus folder into the part of an index that it makes up.
+    """Read a corpus folder into its part of an index.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A folder or file as a source: code and document chunks, taken over where a file is unchanged."""
+"""A folder or file as a source: code and document chunks, reused if a file is unchanged."""
 
 import hashlib
 from collections import Counter
@@ -20,7 +20,7 @@ _REASONS_SHOWN = 3
 
 
 def directory_state(root: Path, reading: Reading) -> IndexState:
-    """Read a folder or file into the part of an index that it makes up; of a run, its notes.
+    """Read a folder or file into its part of an index; of a run folder, only its notes.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Which files of a folder are worth reading, and why the others are not.
 
-Symbolic links are not followed: a target inside the root is visited under its own name, one outside
-was not asked for, and so no loop is possible.
+Symbolic links are not followed: a target inside the root is visited under its own name, and a
+target outside was not requested. So no loop is possible.
 """
 
 import os
@@ -56,7 +56,7 @@ class Skipped:
 
     @property
     def kind(self) -> str:
-        """The reason without its particulars, for counting."""
+        """The reason without its details, for counting."""
         return self.reason.partition(":")[0]
 
 
@@ -69,16 +69,16 @@ def discover(
 ) -> Iterator[Found | Skipped]:
     """Yield the files below `root`, sorted by path, each found or skipped with a reason.
 
-    Names, sizes and the first 8 KiB are looked at; `read_text` judges the whole content and raises
+    This checks names, sizes and the first 8 KiB; `read_text` checks the whole content and raises
     `UnreadableError` with a reason of the same kind.
 
     Parameters
     ----------
     root
-        A folder, or a single file; what is named is taken whatever ignore rules say of it.
+        A folder or a single file; it is read even if ignore rules exclude it.
     include, exclude
         Patterns in gitignore syntax, relative to the root. With `include`, files that match none
-        of it are passed over silently; `exclude` adds to the ignore rules and wins over `include`.
+        of it are skipped silently; `exclude` adds to the ignore rules and overrides `include`.
 
     Raises
     ------

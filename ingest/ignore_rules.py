@@ -48,7 +48,7 @@ class IgnoreRules:
 def rules_above(root: Path) -> IgnoreRules:
     """Return the rules that the git work tree around `root` sets for it.
 
-    A root that those rules ignore was asked for by name, so they do not apply to it.
+    If those rules ignore the root itself, they do not apply: it was requested by name.
     """
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
     if top is None:
@@ -69,14 +69,14 @@ def rules_above(root: Path) -> IgnoreRules:
 
 
 def read_spec(path: Path) -> GitIgnoreSpec | None:
-    """Return the rules of an ignore file, or None where there is none that can be read.
+    """Return the rules of an ignore file, or None if there is none that can be read.
 
-    git does not follow a link of that name either.
+    Like git, this does not follow a symbolic link.
 
     Raises
     ------
     SourceError
-        It has more than any hand-written one.
+        The file is larger than any hand-written one.
     """
     try:
         text = read_regular(path, limit=_MAX_BYTES).decode("utf-8-sig", "surrogateescape")
@@ -98,12 +98,12 @@ def read_spec(path: Path) -> GitIgnoreSpec | None:
 
 
 def verdict_of(spec: GitIgnoreSpec, path: str) -> bool | None:
-    """What rules say of a path: ignored or not, or None. A name may not be UTF-8; RE2's text is."""
+    """Whether rules ignore a path; None if none matches. RE2 needs UTF-8; a name may not be."""
     return spec.check_file(path.encode("utf-8", "replace").decode()).include
 
 
 def tolerant_spec(lines: Iterable[str]) -> GitIgnoreSpec:
-    """Compile ignore patterns, passing over malformed ones as git does."""
+    """Compile ignore patterns, skipping malformed ones as git does."""
     patterns = []
     for line in lines:
         if len(line) > _MAX_PATTERN:

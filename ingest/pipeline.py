@@ -23,17 +23,17 @@ from kb.index.writer import IndexWriter
 
 
 class Progress(Protocol):
-    """Told of an ingest's progress."""
+    """Receives the progress of an ingest."""
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """A new stage begins, of `total` steps where known."""
+        """A new stage begins, with `total` steps if known."""
 
     def advance(self, steps: int) -> None:
         """Steps of the current stage are done."""
 
 
 class Silent:
-    """Progress that nobody watches."""
+    """Ignores progress."""
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Nothing."""
@@ -129,7 +129,7 @@ class Ingestion:
         IndexUnavailableError
             It cannot be read.
         IndexMismatchError
-            It was made by another embedder: vectors of two are not mixed in one index.
+            It was made by another embedder: an index holds vectors of one embedder only.
         """
         root = self.writer.layout.root
         if self.writer.layout.current() is None:
@@ -148,7 +148,7 @@ class Ingestion:
             self.state = generation.state()
 
     def read(self, request: Request) -> None:
-        """Read a source anew into the state, with a line about it in the report.
+        """Read a source again into the state, and add a line to the report.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Ingestion:
         self.report.sources.append(report)
 
     def publish_changes(self, *, dry_run: bool = False) -> IngestReport:
-        """Publish the state where it is another than the current generation's."""
+        """Publish the state if it differs from the current generation's."""
         report, manifest = self.report, self.writer.current_manifest()
         report.dry_run, report.chunks = dry_run, len(self.state.chunks)
         content = self.state.content(self.embedder.name)

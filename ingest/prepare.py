@@ -1,4 +1,4 @@
-"""From a source's name to a request for the pipeline: fetched, its licence accepted."""
+"""Turn a source's name into a request for the pipeline: fetch it and accept its licence."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -34,10 +34,10 @@ def prepare(
     exclude: tuple[str, ...] = (),
     quality: float | None = None,
 ) -> Request:
-    """Fetch a source where it is not in the cache, and say how to ingest it.
+    """Fetch a source if it is not in the cache, and return how to ingest it.
 
     A source of the curated list has that list's artefact, patterns, licence and homepage; patterns
-    given here stand instead of the list's.
+    given here replace the list's.
 
     Raises
     ------
@@ -60,12 +60,12 @@ def prepare(
 
 
 def again(source: Source, options: Options | None = None) -> Request:
-    """A request for a source as an index records it: from the cache, or fetched once more.
+    """A request for a source that an index records, from the cache or fetched again.
 
     Raises
     ------
     SourceError
-        If it cannot be fetched, or is not the same archive any more.
+        If it cannot be fetched, or its archive has changed.
     """
     options = options or Options(confirm=lambda _what, _size: True)
     assert source.version is not None and source.sha256 is not None  # published sources have both

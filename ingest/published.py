@@ -1,4 +1,4 @@
-"""A fetched package or repository as a source; one that the index holds is not even opened."""
+"""A fetched package or repository as a source; one that the index already holds is not opened."""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from kb.records import Source
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a published source comes from, and what its results are cited by."""
+    """Where a published source comes from, and how its results are cited."""
 
     fetched: Fetched
     licence: str
@@ -26,7 +26,7 @@ class Origin:
 
     @property
     def name(self) -> str:
-        """Default name of the source: the package's or repository's."""
+        """Default name of the source: that of the package or repository."""
         kind, _, bare = self.fetched.location.partition(":")
         return Repository(bare, "").name if kind.startswith(GIT) else bare
 
@@ -35,9 +35,9 @@ class Origin:
 
 
 def published_state(origin: Origin, reading: Reading) -> IndexState:
-    """Read a fetched archive into the part of an index that it makes up.
+    """Read a fetched archive into its part of an index.
 
-    Where the former state holds the same archive, read in the same way, its chunks are taken over.
+    If the previous state holds the same archive, read with equal settings, its chunks are reused.
 
     Raises
     ------

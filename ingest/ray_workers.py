@@ -1,7 +1,7 @@
 """Chunk and embed on a Ray cluster: tasks read and write nothing, and this process is the writer.
 
-Nodes need this version of kernel-kb, not the sources: texts travel. Vectors are equal bit for bit
-where processors are of one kind; another kind may round the last bit of the model otherwise.
+Nodes need this version of kernel-kb but not the sources: texts are sent to them. Vectors are equal
+bit for bit if all processors are of one type; another type may round the last bit differently.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ class RayWorkers:
             yield from part
 
     def embedding(self, embedder: Embedder) -> tuple[Embedder, int | None]:
-        """See `ingest.workers.Workers`; an endpoint is asked from here, since it does the work."""
+        """See `ingest.workers.Workers`; an endpoint is called from here: it does the work."""
         at_once = _TEXTS * _AHEAD * self._processors
         if embedder.name.startswith("openai:"):
             return embedder, at_once

@@ -1,4 +1,4 @@
-"""How one source is read, whatever kind it is of."""
+"""How one source is read, for every kind of source."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from kb.index.state import IndexState
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Under what name a source is read, with which settings, and what it is compared with."""
+    """The name and settings with which a source is read, and the state it is compared with."""
 
     name: str
     detector: Detector

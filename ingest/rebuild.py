@@ -1,4 +1,4 @@
-"""Build an index anew from the sources that it records, for a damaged or outdated one."""
+"""Rebuild a damaged or outdated index from the sources that it records."""
 
 import contextlib
 import sqlite3
@@ -23,14 +23,14 @@ from kb.records import Source
 def rebuild(
     index: Path, embedder: Embedder, *, drop_missing: bool = False, progress: Progress | None = None
 ) -> IngestReport:
-    """Read every recorded source again and publish a generation made afresh.
+    """Read every recorded source again and publish a fresh generation.
 
-    A source whose files are gone is taken over from the current generation where that can be read.
+    A source whose files are gone is taken from the current generation, if that can be read.
 
     Raises
     ------
     IndexUnavailableError
-        If nothing is left that names the sources, or one is gone and `drop_missing` is not set.
+        If no list of sources is left, or a source is gone and `drop_missing` is not set.
     """
     with IndexWriter(index) as writer:
         former, sources = _recorded(writer.layout)

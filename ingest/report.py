@@ -27,7 +27,7 @@ class SourceReport:
     skipped: list[Skipped] = field(default_factory=list)
 
     def compare(self, files: Iterable[tuple[str, str]], former: Source | None) -> None:
-        """Count files, (path, digest), against those that the source had before."""
+        """Count files, (path, digest), compared with those that the source had before."""
         now, known = dict(files), dict(former.files if former else ())
         self.files = len(now)
         self.unchanged_files = sum(known.get(path) == digest for path, digest in now.items())

@@ -19,13 +19,13 @@ QUALITY = 0.8
 
 
 def run_state(root: Path, reading: Reading) -> IndexState:
-    """Read the notes of a run into the part of an index that they make up.
+    """Read the notes of a run into their part of an index.
 
     Raises
     ------
     SourceError
-        It has no notes: nothing was verified in it, or they were not written. Or patterns were
-        given: a run is taken whole.
+        The run has no notes (nothing was verified in it, or they were not written), or patterns
+        were given: a run is ingested whole.
     EntryError
         A note is malformed; names file and line.
     """

@@ -22,7 +22,7 @@ def detector_of(state: IndexState) -> Detector:
 
 
 def tags_version(detector: Detector) -> str:
-    """Changes when anything that tags code does, so that code is tagged anew."""
+    """A version that changes with anything that tags code, so that code is tagged again."""
     facts = "\0".join((TAGGER_VERSION, detector.version, features_version()))
     return hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
 
@@ -30,8 +30,8 @@ def tags_version(detector: Detector) -> str:
 def techniques_of(text: str, language: str, role: str, detector: Detector) -> tuple[str, ...]:
     """Slugs of the techniques that a piece of code shows, sorted.
 
-    The lines of a Python module that no function holds, without a statement that does something,
-    are its imports and tables: they name what other code does.
+    Module-level Python lines without a statement that does something get none: they are imports
+    and tables, which only name what other code does.
     """
     if role == OTHER and language == "python" and not _STATEMENT.search(encoded(text)):
         return ()
@@ -39,7 +39,7 @@ def techniques_of(text: str, language: str, role: str, detector: Detector) -> tu
 
 
 def tagged(chunk: Chunk, detector: Detector) -> Chunk:
-    """A chunk of code with its tags; of prose, as it is."""
+    """A chunk of code with its tags; a chunk of prose unchanged."""
     if chunk.kind != "code":
         return chunk
     techniques = techniques_of(chunk.text, chunk.language, chunk.role, detector)
@@ -55,7 +55,7 @@ def tagged(chunk: Chunk, detector: Detector) -> Chunk:
 
 
 def retag(state: IndexState) -> IndexState:
-    """Code chunks tagged by the techniques that the state now has."""
+    """Tag code chunks again with the techniques that the state now has."""
     detector = detector_of(state)
     now = tags_version(detector)
     sources: list[Source] = []

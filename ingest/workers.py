@@ -1,4 +1,4 @@
-"""Who chunks files and embeds texts: this process, or others (`ingest.ray_workers`)."""
+"""Chunk files and embed texts in this process or in others (`ingest.ray_workers`)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -10,19 +10,19 @@ from kb.records import Chunk
 
 
 class Workers(Protocol):
-    """The work that files and texts need one by one; the results do not depend on who does it."""
+    """Work done per file and per text; the results do not depend on where it runs."""
 
     def chunks(
         self, source: str, files: Iterable[tuple[str, str]], detector: Detector
     ) -> Iterator[tuple[str, list[Chunk]]]:
-        """Path and chunks of each file of a source, given path and text, in their order."""
+        """Path and chunks of each of a source's files, (path, text), in the order given."""
 
     def embedding(self, embedder: Embedder) -> tuple[Embedder, int | None]:
-        """An embedder of the same vectors, and how many texts to hand it at once, if not few."""
+        """An embedder that gives the same vectors, and its batch size if larger than usual."""
 
 
 class ThisProcess:
-    """Does all of it here."""
+    """Does all work in this process."""
 
     def chunks(
         self, source: str, files: Iterable[tuple[str, str]], detector: Detector

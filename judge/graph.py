@@ -46,7 +46,7 @@ class Graph:
         nodes, same = _without_broadcasts(spelt)
         outputs = [reference(each) for each in replaced(returned, same)]
         if not outputs or any(each is None or each not in nodes for each in outputs):
-            raise GraphError("the model returns something that is no tensor")
+            raise GraphError("the model returns something that is not a tensor")
         names = tuple(each for each in outputs if each is not None)
         return cls(_needed(nodes, names), names, tuple(told.updates))
 

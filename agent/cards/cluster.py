@@ -143,8 +143,8 @@ class RayCard:
                     return found
                 say(found)
         except RayError as error:
-            raise CardLostError(f"its node is gone ({type(error).__name__})") from error
-        raise CardLostError("it gave no answer")
+            raise CardLostError(f"its node was lost ({type(error).__name__})") from error
+        raise CardLostError("it sent no answer")
 
     def cancel(self) -> None:
         """See `Card.cancel`."""
@@ -195,7 +195,7 @@ def cluster_cards(address: str, *, interpret: bool = False) -> Iterator[CardPool
 def _started(cards: list[RayCard]) -> CardPool:
     """The pool of those whose actors start."""
     if not cards:
-        raise KbError("the Ray cluster has no GPU; --interpret makes a dry run without one")
+        raise KbError("the Ray cluster has no GPU; --interpret does a dry run without one")
     started = {card.actor.describe.remote(): card for card in cards}
     ready, late = ray.wait(list(started), num_returns=len(started), timeout=_START_S)
     taken = []
@@ -207,14 +207,14 @@ def _started(cards: list[RayCard]) -> CardPool:
             why = str(error).strip().splitlines()[-1]
             raise KbError(f"{card.name} cannot judge: {why}") from error
         if version != kb.__version__:
-            raise KbError(f"{card.name} has kernel-kb {version}, and this is {kb.__version__}")
+            raise KbError(f"{card.name} has kernel-kb {version}, this machine {kb.__version__}")
         taken.append(card)
     pool = CardPool(sorted(taken, key=lambda each: each.name))
     for reference in late:
         pool.lost.append(f"{started[reference].name}: not free for {_START_S:.0f} s")
         started[reference].close()
     if not taken:
-        raise KbError("other work holds all cards of the Ray cluster")
+        raise KbError("other work holds all devices of the Ray cluster")
     return pool
 
 

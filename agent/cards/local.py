@@ -39,7 +39,7 @@ class Probe(Request[Works]):
 
         count = 1 << 20
         if int(torch.ones(count, device=self.device).sum()) != count:
-            raise InvalidInputError(f"{self.device} adds wrongly")
+            raise InvalidInputError(f"{self.device} computes wrong sums")
         return Works()
 
 
@@ -108,17 +108,17 @@ def local_cards(
         There are not so many, or there is no GPU.
     """
     if gpus != "all" and not (gpus.isdecimal() and int(gpus) >= 1):
-        raise InvalidInputError(f"the number of GPUs is a number or 'all', not '{gpus}'")
+        raise InvalidInputError(f"the number of GPUs must be a number or 'all', not '{gpus}'")
     if interpret:
         count = _DRY if gpus == "all" else int(gpus)
         return CardPool([LocalCard(f"CPU {n}", None, device="cpu") for n in range(count)])
     if not has_gpu():
-        raise KbError("no GPU was found; --interpret makes a dry run without one")
+        raise KbError("no GPU was found; --interpret does a dry run without one")
     with closing(JudgeProcess()) as first:
         found = first.ask(Describe(), silent)
     wanted = len(found.devices) if gpus == "all" else int(gpus)
     if wanted > len(found.devices):
-        raise InvalidInputError(f"{wanted} GPUs are asked for: there are {len(found.devices)}")
+        raise InvalidInputError(f"{wanted} GPUs were requested, but there are {len(found.devices)}")
     named = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
     numbers = [int(each.removeprefix("cuda:")) for each in found.devices[:wanted]]
     names = [named[n].strip() if n < len(named) else str(n) for n in numbers] * per_card

@@ -80,7 +80,7 @@ class CardPool:
                 of_kind = [each for each in self._all if kind is None or each.kind == kind]
                 if not of_kind:
                     why = f" ({self.lost[-1]})" if self.lost else ""
-                    raise NeedsGpuError(f"no {kind or 'card'} is left{why}")
+                    raise NeedsGpuError(f"no {kind or 'device'} is left{why}")
                 for card in of_kind:
                     if card in self._free:
                         self._free.remove(card)
@@ -150,7 +150,7 @@ class Lent:
         for _ in range(_MOST_LOST):
             card = self.card
             if card is None:
-                raise PausedError("the run has no card any more")
+                raise PausedError("the run has no device left")
             try:
                 return card.ask(request, say)
             except CardLostError as error:
@@ -162,7 +162,7 @@ class Lent:
                 if self._pool.ended:
                     raise PausedError("interrupted") from None
                 raise
-        raise JudgeLostError(f"{_MOST_LOST} cards were lost, the last one since {lost}")
+        raise JudgeLostError(f"{_MOST_LOST} devices were lost, the last because {lost}")
 
     def cancel(self) -> None:
         """See `Card.cancel`."""

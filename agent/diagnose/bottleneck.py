@@ -53,7 +53,7 @@ def decide(facts: Facts, position: Roofline) -> Decision:
     partly = waves is not None and waves < FULL_WAVE
     few: tuple[Evidence, ...] = ()
     if partly:
-        few = (facts.evidence("waves_per_sm", "the grid does not fill the card even once"),)
+        few = (facts.evidence("waves_per_sm", "the grid does not fill the GPU even once"),)
     if idle_sms(facts):
         said = facts.evidence("sm_active_share", "of the time an SM has work: the rest is lost")
         return Decision(Bottleneck.UNDERUTILIZED, (said, *few, *quiet), settled=True)
@@ -74,7 +74,7 @@ def _measured(facts: Facts, aliases: tuple[str, ...]) -> bool:
 def _at_roof(facts: Facts, position: Roofline) -> Decision:
     meaning = "about what a plain copy reaches"
     if at_floor(facts):
-        meaning = "the time is about the least in which the bytes can move"
+        meaning = "the time is close to the least in which the bytes can move"
         said = floor_evidence(position, meaning)
     elif dram_full(facts):
         said = facts.evidence("dram_throughput", meaning)
@@ -109,14 +109,14 @@ def _idle(facts: Facts, quiet: tuple[Evidence, ...]) -> Decision:
     bottleneck = Bottleneck.LATENCY
     if lanes is not None and lanes < _FEW_LANES:
         bottleneck = Bottleneck.UNDERUTILIZED
-        said = facts.evidence("threads_per_inst", "of 32 lanes: the others do nothing")
+        said = facts.evidence("threads_per_inst", "of 32 lanes; the others are idle")
     elif stall is not None and stall >= _STALLED:
         said = facts.evidence("stall_long_scoreboard", "warps wait for loads")
     elif warps is not None and warps < _FEW_WARPS:
         bottleneck = Bottleneck.UNDERUTILIZED
         said = facts.evidence("achieved_occupancy", "few warps are resident at any time")
     elif issue is not None and issue < _SELDOM_ISSUES:
-        said = facts.evidence("issue_slots_busy", "schedulers seldom have a warp that can go on")
+        said = facts.evidence("issue_slots_busy", "schedulers seldom have a ready warp")
     else:
         # All units quiet means waiting by itself; which wait, the stalls would tell.
         return Decision(bottleneck, quiet)

@@ -88,20 +88,20 @@ def headline(
         ratio = excess(position)
         if ratio is not None and ratio >= WASTE:
             return (
-                f"{name} is at the memory roof with {ratio:.1f} times the bytes that are needed: "
-                "fewer bytes are the way."
+                f"{name} is at the memory roof but moves {ratio:.1f} times the bytes that are "
+                "needed: move fewer bytes."
             )
         wasted = next((each for each in findings if each.rule in WASTEFUL), None)
         if wasted is not None:
-            return f"{name} is at the memory roof, with bytes that it may save: {wasted.cause}"
+            return f"{name} is at the memory roof and may move bytes needlessly: {wasted.cause}"
         if any(each.rule == "possible-rereads" for each in findings):
-            return f"{name} is at the memory roof: only fewer bytes are faster."
+            return f"{name} is at the memory roof: only moving fewer bytes is faster."
         attained = ""
         if at_floor(facts):
             attained = f", at {position.floor_fraction:.0%} of the floor"
         elif position.memory_fraction is not None:
             attained = f", {position.memory_fraction:.0%} of {_roof_words(position)}"
-        return f"{name} is at the memory roof{attained}: little is left."
+        return f"{name} is at the memory roof{attained}: little is left to gain."
     underutilized = decision.bottleneck is Bottleneck.UNDERUTILIZED
     words = "underutilizing the GPU" if underutilized else f"bound by {decision.bottleneck}"
     if decision.unit is not None:
@@ -120,7 +120,7 @@ def _unknown(name: str, facts: Facts, position: Roofline, findings: Sequence[Fin
         return f"{name}: {told}: {findings[0].cause}"
     share = position.floor_fraction
     if facts.floor is None or facts.metrics or not share or share > NO_FLOOR:
-        return f"{name}: nothing can be said, since no value that was given tells what limits it."
+        return f"{name}: no diagnosis, because none of the given values shows what limits it."
     sets = "the traffic to memory" if facts.floor.bound == "memory" else "the arithmetic"
     floor = f"its floor of {facts.floor.ms:.4g} ms, which {sets} sets"
     if share >= _AT_FLOOR:
@@ -133,18 +133,18 @@ def _roof_words(position: Roofline) -> str:
     if roof is None:
         return "DRAM's peak"
     if roof.source == "measured":
-        return "the bandwidth measured on the card"
-    return "the printed DRAM bandwidth"
+        return "the bandwidth measured on the GPU"
+    return "the data sheet's DRAM bandwidth"
 
 
 def _gaps(facts: Facts, position: Roofline) -> tuple[str, ...]:
     gaps = []
     if facts.spec is None and facts.ceilings is None:
-        gaps.append("no GPU is named, so there are no roofs: say which with --gpu")
+        gaps.append("no GPU is named, so there are no roofs: name one with --gpu")
     if facts.metrics and position.flops is None:
         gaps.append(
-            "operations are unknown, so there is no arithmetic intensity: --evaluation has them"
+            "operations are unknown, so there is no arithmetic intensity: give --evaluation"
         )
     if not facts.metrics:
-        gaps.append("no metric was measured: only the code was looked at")
+        gaps.append("no metric was measured: only the code was examined")
     return tuple(gaps)

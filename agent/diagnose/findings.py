@@ -109,6 +109,6 @@ def _shortfall(case: Case, found: int) -> tuple[str, ...]:
     missing = [alias for alias in needed if case.get(alias) is None]
     what = "no finding" if found == 0 else "only one finding"
     if not missing:
-        return (f"{what}: the values that were measured show no further cause",)
+        return (f"{what}: the measured values show no further cause",)
     shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
     return (f"{what}: {len(missing)} metrics that rules need were not measured ({shown})",)

@@ -58,7 +58,7 @@ def read_profile(text: str, where: str, kernel_name: str | None = None) -> Measu
     spec, name = read.device.spec, read.device.name
     notes = list(read.notes)
     if name and spec is None:
-        notes.append(f"the profile names a card that is not in the table of GPUs: '{name}'")
+        notes.append(f"the profile names a GPU that is not in the table of GPUs: '{name}'")
     return Measured(
         read.metrics, read.kernel, name if spec else None, spec.architecture if spec else None,
         read.share, words=read.kernel or "", notes=tuple(notes), ignored=read.ignored,
@@ -83,8 +83,8 @@ def _of_ptxas(text: str, where: str, kernel_name: str | None) -> Measured:
         kernels[each.function if name in kernels else name] = each  # instances of one template
     if not kernels:
         raise InvalidInputError(
-            f"{where} is a log of ptxas without registers: give what `nvcc -Xptxas -v` prints, or "
-            "a profile: `ncu --set full --csv --page raw`"
+            f"{where} is a ptxas log without registers: give the output of `nvcc -Xptxas -v`, or a "
+            "profile from `ncu --set full --csv --page raw`"
         )
     wanted = list(kernels)
     if kernel_name is not None:
@@ -101,12 +101,12 @@ def _of_ptxas(text: str, where: str, kernel_name: str | None) -> Measured:
         "registers_per_thread": float(static.registers),
         "static_shared_mem_per_block": float(static.shared_bytes),
     }
-    notes = ["this is the compiler's log: only a profile by ncu tells what the time goes to"]
+    notes = ["this is a compiler log: only an ncu profile shows where the time goes"]
     if len(wanted) > 1:
         others = ", ".join(each for each in wanted if each != name)
         notes.append(
-            f"{name} is the one of {len(wanted)} kernels with most spills and registers "
-            f"(--kernel-name chooses): {others[:_MOST_NAMED]}"
+            f"of {len(wanted)} kernels, {name} has the most spills and registers and is diagnosed "
+            f"(--kernel-name selects another): {others[:_MOST_NAMED]}"
         )
     return Measured(
         resolve_profile(compiled)[0], name or None, architecture=chosen.architecture or None,
@@ -140,7 +140,7 @@ def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
     notes += _others(dominant, profile.kernels)
     if dominant.missing:
         some = ", ".join(dominant.missing[:3]) + (", ..." if len(dominant.missing) > 3 else "")
-        notes.append(f"{len(dominant.missing)} metrics are missing on this card: {some}")
+        notes.append(f"{len(dominant.missing)} metrics are missing on this GPU: {some}")
     named = (each for each in profile.static if each.name == dominant.name)
     static = dominant.static or next(named, None)
     read = launch_of(dominant.metrics, f"profile of '{dominant.name}'", 0, dominant.name)
@@ -177,7 +177,7 @@ def _validated(model: type[_T], data: dict[str, Any], where: str) -> _T:
         return model.model_validate_json(json.dumps(data))
     except ValidationError as error:
         name = model.__name__.lower()
-        raise InvalidInputError(f"{where} is no {name}: {refusal(error)}") from error
+        raise InvalidInputError(f"{where} is not a valid {name}: {refusal(error)}") from error
 
 
 def _others(judged: KernelProfile, kernels: tuple[KernelProfile, ...]) -> list[str]:
@@ -186,6 +186,6 @@ def _others(judged: KernelProfile, kernels: tuple[KernelProfile, ...]) -> list[s
         return []
     rest = ", ".join(f"{each.name} {each.share:.0%}" for each in others[:3])
     return [
-        f"{judged.name} takes {judged.share:.0%} of the time; the others are not judged "
-        f"(--kernel-name chooses): {rest}"
+        f"{judged.name} takes {judged.share:.0%} of the time; the others are not diagnosed "
+        f"(--kernel-name selects one): {rest}"
     ]

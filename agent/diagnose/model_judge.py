@@ -123,7 +123,7 @@ def _answer(endpoint: Endpoint, messages: Sequence[Mapping[str, str]]) -> str:
         said = one_line(choice.message.refusal)
         raise RefusedError(f"model '{endpoint.model}' refused to answer: {said}")
     if choice.finish_reason == "content_filter":
-        raise RefusedError(f"model '{endpoint.model}': the endpoint's filter held the answer")
+        raise RefusedError(f"model '{endpoint.model}': the endpoint's filter withheld the answer")
     return choice.message.content or ""
 
 

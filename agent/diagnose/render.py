@@ -31,7 +31,7 @@ def render(
     notes = list(diagnosis.notes)
     if diagnosis.ignored:
         some = ", ".join(diagnosis.ignored[:4]) + (", ..." if len(diagnosis.ignored) > 4 else "")
-        notes.append(f"ignored, since they name no known metric: {some}")
+        notes.append(f"unknown metrics, ignored: {some}")
     if notes:
         yield ""
     for note in notes:
@@ -89,7 +89,7 @@ def _finding(
 def _techniques(finding: Finding, width: int, shown: set[str]) -> Iterator[str]:
     if not finding.techniques:
         yield from wrapped(
-            "No entry of the knowledge base answers it yet.", " " * 3, " " * 3, width
+            "The knowledge base has no entry that answers it yet.", " " * 3, " " * 3, width
         )
         return
     yield "   What may help:"

@@ -34,7 +34,7 @@ class Evidence(Model):
     """Nsight Compute metric; `static.*` (machine code), `source.*` (the kernel's text),
     `evaluation.*` (a judged run) and `roofline.*` (computed from these) otherwise."""
     label: str
-    """The same in words."""
+    """Name of the metric, in words."""
     value: float
     """As measured."""
     unit: str
@@ -51,11 +51,11 @@ class Advice(Model):
     title: str
     """The entry's title."""
     score: float
-    """In [0, 1]; orders techniques, and says nothing of the gain to expect."""
+    """In [0, 1]; orders techniques, but does not predict the gain."""
     reasons: tuple[str, ...]
-    """Gates that hold, and why the finding leads here."""
+    """Gates that hold, and the finding that leads here."""
     against: tuple[str, ...] = ()
-    """`avoid_when` gates that hold, gates that do not, and use in the kernel already."""
+    """`avoid_when` gates that hold, gates that do not, and that the kernel already uses it."""
     examples: tuple[str, ...] = ()
     """Kernels that show it, the best first."""
 
@@ -74,7 +74,7 @@ class Finding(Model):
     evidence: tuple[Evidence, ...]
     """Never empty."""
     techniques: tuple[Advice, ...] = ()
-    """What answers it, the best first."""
+    """Techniques that address it, the best first."""
 
 
 class Roof(Model):
@@ -85,7 +85,7 @@ class Roof(Model):
     value: float
     """In bytes/s or FLOP/s."""
     source: Literal["measured", "data sheet"]
-    """Reached on the card in the same session, or printed by its vendor (dense)."""
+    """Measured on the GPU in the same session, or stated by its vendor (dense)."""
 
 
 class Roofline(Model):
@@ -114,7 +114,7 @@ class Roofline(Model):
     compute_fraction: float | None = None
     """Attained FLOP/s / compute roof."""
     region: Literal["memory", "compute"] | None = None
-    """On which side of the ridge the kernel stands."""
+    """On which side of the ridge the kernel is."""
     traffic_ratio: float | None = None
     """DRAM bytes / bytes that any kernel must move: above 1, the rest is moved again."""
     floor_fraction: float | None = None
@@ -129,7 +129,7 @@ class Opinion(Model):
     model: str
     """Name at the endpoint."""
     bottleneck: Bottleneck
-    """The dominant one, in its view."""
+    """The dominant one, in the model's view."""
     summary: str
     """Its reading in a sentence or two."""
     findings: tuple[Finding, ...]
@@ -146,9 +146,9 @@ class Diagnosis(Model):
     kernel: str | None
     """The kernel that was looked at, where the profile names it."""
     gpu: str | None
-    """Card whose ceilings were used."""
+    """GPU whose ceilings were used."""
     bottleneck: Bottleneck | None
-    """None: the values do not tell."""
+    """None if the values do not show it."""
     why: tuple[Evidence, ...] = ()
     """What decided the bottleneck."""
     roofline: Roofline

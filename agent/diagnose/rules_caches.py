@@ -46,11 +46,11 @@ def _l2(case: Case) -> Draft | None:
         case.said("l2_throughput", "near the peak of the L2 cache"),
         *case.also("l2_hit_rate", "served by L2 itself"),
         *case.also("l1_hit_rate", "caught before L2"),
-        *case.also("dram_throughput", "DRAM has room: the data lies in L2"),
+        *case.also("dram_throughput", "DRAM has headroom: the data is in L2"),
     )
     cause = (
-        "The L2 cache is at its ceiling: only fewer bytes from L2 are faster, by reuse in shared "
-        "memory or registers, or by narrower types."
+        "The L2 cache is at its ceiling: only reading fewer bytes from it is faster, by reuse in "
+        "shared memory or registers, or by narrower types."
     )
     return Draft(cause, Bottleneck.MEMORY, clamp(busy / 100), evidence)
 
@@ -66,16 +66,16 @@ def _l1(case: Case) -> Draft | None:
     evidence = (
         case.said("l1_throughput", "near the peak of L1, texture and shared memory together"),
         *case.also("lsu_pipe", "instructions that go there"),
-        *case.also("l1_hit_rate", "of the sectors asked for"),
+        *case.also("l1_hit_rate", "of the requested sectors"),
         *case.also("stall_mio_throttle", "warps queue for shared memory"),
         *case.also("stall_lg_throttle", "warps queue to issue loads and stores"),
     )
     cause = (
-        "L1/TEX and shared memory are at their ceiling: fewer and wider accesses are faster, by "
+        "L1/TEX and shared memory are at their ceiling: make fewer and wider accesses, by "
         "reuse in registers and 128-bit loads and stores."
     )
     if case.get("shared_bank_conflicts") is None:
-        cause += " Bank conflicts fill it as well, and were not measured."
+        cause += " Bank conflicts may contribute; they were not measured."
     severity = clamp(busy / 100 * active_share(case.facts))
     return Draft(cause, Bottleneck.MEMORY, severity, evidence)
 
@@ -91,11 +91,11 @@ def _load_store_pipe(case: Case) -> Draft | None:
         *case.also("sectors_per_load_request", "a warp of 128-bit loads takes 16"),
         *case.also("stall_lg_throttle", "warps queue to issue loads and stores"),
         *case.also("stall_mio_throttle", "warps queue for shared memory"),
-        *case.also("dram_throughput", "while DRAM has room"),
+        *case.also("dram_throughput", "while DRAM has headroom"),
     )
     cause = (
-        "The load-store pipe is full: the number of load and store instructions sets the time, and "
-        "wider ones need fewer."
+        "The load-store pipe is full: the number of load and store instructions sets the time; "
+        "wider accesses need fewer."
     )
     severity = clamp(busy / 100 * active_share(case.facts))
     return Draft(cause, Bottleneck.MEMORY, severity, evidence)
@@ -136,16 +136,16 @@ def _atomics(case: Case) -> Draft | None:
     evidence = (
         *(each for kind in ("red", "atom") for each in _counted(case, kind)),
         *case.also("stall_lg_throttle", "warps queue to issue global accesses"),
-        *case.also("l2_throughput", "of L2's peak: it does one atomic after the other"),
-        case.said("issue_slots_busy", "schedulers seldom have a warp that can go on"),
+        *case.also("l2_throughput", "of L2's peak: it executes atomics one after another"),
+        case.said("issue_slots_busy", "schedulers seldom have a ready warp"),
         case.said("dram_throughput", "DRAM waits as well"),
     )
     cause = (
-        "Global atomics or reductions wait for each other at the same addresses: add up in "
+        "Global atomics or reductions wait for each other at the same addresses: sum in "
         "registers, warps or shared memory first."
         if atomics
-        else "Warps queue to issue global accesses while no unit is busy: atomics or reductions on "
-        "few addresses do that."
+        else "Warps queue to issue global accesses while no unit is busy; atomics or reductions on "
+        "few addresses cause this."
     )
     severity = 0.6 if stall is None else max(stall / 100, 0.5 if atomics else 0.0)
     return Draft(cause, Bottleneck.LATENCY, clamp(severity), evidence)
@@ -160,7 +160,7 @@ def _queue_alone(case: Case, stall: float | None) -> bool:
 
 def _counted(case: Case, kind: str) -> tuple[Evidence, ...]:
     alias = f"global_{kind}_requests"
-    return case.also(alias, "instructions of a warp that L2 carries out") if case.get(alias) else ()
+    return case.also(alias, "warp instructions that L2 executes") if case.get(alias) else ()
 
 
 RULES = (

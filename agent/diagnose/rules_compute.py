@@ -23,7 +23,7 @@ def _idle_tensor_pipe(case: Case) -> Draft | None:
     if tensor is not None:
         if tensor >= _TENSOR_IDLE:
             return None
-        evidence.append(case.said("tensor_utilization", "the matrix units do next to nothing"))
+        evidence.append(case.said("tensor_utilization", "the matrix units are almost idle"))
     elif static is not None and static.instructions:  # none of a compiler's log
         used = sum(static.mix.get(name, 0) for name in ("mma", "wgmma", "tcgen05"))
         if used:
@@ -69,16 +69,18 @@ def _scalar_fp4(case: Case) -> Draft | None:
         return None
     if sum(static.mix.get(name, 0) for name in ("mma", "wgmma", "tcgen05")):
         return None  # matrix units read packed FP4 themselves
-    meaning = "the code converts to or from FP4, and has no instruction for it"
+    meaning = "the code converts to or from FP4 without the instruction for it"
     evidence = [
         fact("static.fp4_conversions", "Hardware FP4 conversions", 0.0, "", meaning),
         fact(
             "static.instructions", "Instructions in the code", float(static.instructions), "",
-            "compares, selects and shifts stand in for the conversion",
+            "compares, selects and shifts do the conversion instead",
         ),
     ]  # fmt: skip
     busy = case.get("issue_slots_busy")
-    evidence += case.also("issue_slots_busy", "a quantizer should wait for bytes, not for slots")
+    evidence += case.also(
+        "issue_slots_busy", "a quantizer should wait for memory, not for issue slots"
+    )
     evidence += case.also("dram_throughput", "of the bandwidth at which it could run")
     if busy is not None and busy < _FP4_BUSY and case.position.at_memory_roof:
         return None
@@ -86,7 +88,7 @@ def _scalar_fp4(case: Case) -> Draft | None:
     card = (
         "use the hardware conversion (built for a target with the suffix a or f)"
         if capability >= _FIRST_WITH_FP4
-        else f"{static.architecture} has no such instruction: fewer operations per value are left"
+        else f"{static.architecture} has no such instruction: do less per value"
     )
     cause = f"FP4 values are converted one by one in ordinary arithmetic; {card}."
     severity = 0.6 if busy is None else 0.3 + 0.6 * busy / 100
@@ -104,7 +106,7 @@ def _divergence(case: Case) -> Draft | None:
         *case.also("threads_per_inst", "of 32 lanes are active in an instruction"),
         *case.also("stall_branch_resolving", "warps wait for branches"),
     )
-    cause = "Lanes of a warp take different branches, and each side runs with the others idle."
+    cause = "Lanes of a warp take different branches, and the others idle while each side runs."
     lost = 1 - lanes / _LANES if lanes is not None else (1 - uniform / 100)
     return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(lost), evidence)
 

@@ -32,13 +32,13 @@ def _small_grid(case: Case) -> Draft | None:
         *case.also("grid_size", f"for {spec.sms} SMs" if spec is not None else "blocks in all"),
         *case.also("block_size", "in each block"),
         *case.also("sm_active_share", "of the time an SM has work"),
-        *case.also("dram_throughput", "what so few blocks can ask of DRAM"),
+        *case.also("dram_throughput", "all that so few blocks request from DRAM"),
         *case.also("sm_throughput", "of the compute rate"),
     )
     part = min(filled or 1.0, waves if waves is not None else 1.0)
     rates = [case.get(alias) for alias in ("dram_throughput", "sm_throughput")]
     busy = max((rate / 100 for rate in rates if rate is not None), default=0.5)
-    cause = "The grid is too small for the card: SMs and warp slots have nothing to run."
+    cause = "The grid is too small for the GPU: SMs and warp slots have nothing to run."
     # Empty slots cost at most what the busy ones leave of the roof.
     severity = max(1 - part, 0.3) * 0.5 + 0.5 * (1 - busy)
     severity = clamp(severity * (1 - launch_part(case.facts)))
@@ -68,7 +68,7 @@ def _partial_wave(case: Case) -> Draft | None:
     idle, efficiency = idle_sms(case.facts), waves / math.ceil(waves)
     if efficiency >= _WAVE_EFFICIENCY and not idle:
         return None
-    meaning = f"the last wave fills {waves - math.floor(waves):.0%} of the card and takes as long"
+    meaning = f"the last wave fills {waves - math.floor(waves):.0%} of the GPU; it takes as long"
     evidence = (
         *(case.also("sm_active_share", "of the time an SM has work") if idle else ()),
         case.said("waves_per_sm", meaning),
@@ -91,7 +91,7 @@ def _idle_sms(case: Case) -> Draft | None:
     which = (
         "a few blocks run long after the others have ended (a long row, a straggler)"
         if waves is not None and waves >= 1.0
-        else "blocks take unequally long, or the last wave is nearly empty"
+        else "blocks take unequal times, or the last wave is nearly empty"
     )
     cause = f"SMs have no work for {1 - share / 100:.0%} of the time: {which}."
     return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(1 - share / 100), evidence)

@@ -40,7 +40,7 @@ def _barriers(case: Case) -> Draft | None:
     if stall is None or stall < _BARRIER_STALL:
         return None
     static = case.facts.static
-    evidence = [case.said("stall_barrier", "of the warps stand at a block barrier")]
+    evidence = [case.said("stall_barrier", "of the warps wait at a block barrier")]
     evidence += case.also("block_size", "warps that have to meet")
     count = static.mix.get("barrier") if static is not None else None
     places = f" ({count} in the code)" if count else ""
@@ -68,7 +68,7 @@ def _short_kernel(case: Case) -> Draft | None:
     if duration is None or not 0 < duration < _SHORT_KERNEL_NS:
         return None
     cause = (
-        "The kernel ends after a few microseconds: launch and ramp are a large part of its time."
+        "The kernel ends after a few microseconds: launch and ramp-up are a large part of its time."
     )
     evidence = (case.said("duration", "a kernel that does nothing takes about two microseconds"),)
     return Draft(cause, Bottleneck.LATENCY, clamp(launch_part(case.facts)), evidence)

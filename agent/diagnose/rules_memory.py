@@ -51,7 +51,7 @@ def _memory_roof(case: Case) -> Draft | None:
         evidence += case.also("dram_throughput", "a plain copy reaches little more")
     if position.memory_fraction is not None and position.memory_roof is not None:
         measured = position.memory_roof.source == "measured"
-        roof = "the bandwidth measured on this card" if measured else "the printed bandwidth"
+        roof = "the bandwidth measured on this GPU" if measured else "the data sheet's bandwidth"
         label = f"Attained of the {position.memory_roof.name} roof"
         value = percent(position.memory_fraction)
         evidence.append(fact("roofline.memory_fraction", label, value, "%", f"of {roof}"))
@@ -84,7 +84,7 @@ def _room_for_fusion(case: Case) -> Draft | None:
         case.said("sm_throughput", "compute has room while DRAM has none"),
         *case.also("issue_slots_busy", "schedulers have free slots"),
     )
-    cause = "Arithmetic waits on bytes: work of a neighbouring operator would run here for free."
+    cause = "Arithmetic waits for bytes: work of a neighbouring operator would run here for free."
     return Draft(cause, Bottleneck.MEMORY, clamp(0.3 * (1 - compute / 100)), evidence)
 
 
@@ -102,7 +102,7 @@ def _repeated_traffic(case: Case) -> Draft | None:
     evidence = (
         measured,
         *case.also("dram_throughput", "what the repeated bytes cost"),
-        *case.also("l2_hit_rate", "how much L2 caught"),
+        *case.also("l2_hit_rate", "how much L2 served"),
     )
     cause = f"DRAM moves {ratio:.1f} times the bytes that the problem needs: data is read again."
     busy = case.get("dram_throughput")
@@ -126,11 +126,11 @@ def _tile_rereads(case: Case) -> Draft | None:
     if hits is None or busy is None:
         return None
     evidence = (
-        case.said("l2_hit_rate", "operand tiles leave L2 before another block wants them"),
+        case.said("l2_hit_rate", "operand tiles leave L2 before another block needs them"),
         case.said("dram_throughput", "the misses take most of DRAM's bandwidth"),
         *case.also("waves_per_sm", "several waves: the order of blocks decides which tiles live"),
     )
-    cause = "Operand tiles are read again from DRAM because the order of blocks outruns L2."
+    cause = "Operand tiles are read again from DRAM because blocks reuse them too late for L2."
     return Draft(cause, Bottleneck.MEMORY, clamp(busy / 100 * (1 - hits / 100) + 0.2), evidence)
 
 
@@ -164,12 +164,12 @@ def _possible_rereads(case: Case) -> Draft | None:
         return None
     if case.facts.has_matrix_product or _is_stream(case, hits):
         return None
-    meaning = "what blocks share, if they do, leaves L2 before its next use"
+    meaning = "data that blocks share, if any, leaves L2 before its next use"
     evidence = [case.said("l2_hit_rate", meaning)]
     if not case.position.at_memory_roof:
         evidence += case.also("dram_throughput", "the misses take most of DRAM's bandwidth")
     cause = (
-        "L2 misses what it could serve: where blocks share operands (a matrix product, a "
+        "L2 misses data that it could serve: where blocks share operands (a matrix product, a "
         "convolution, attention), tiles are read again from DRAM. A stream has nothing to share."
     )
     return Draft(cause, Bottleneck.MEMORY, clamp(0.5 * (1 - hits / 100)), tuple(evidence))
@@ -217,7 +217,7 @@ def uncoalesced(case: Case) -> Draft | None:
     if not evidence or (busy is not None and busy < _MEMORY_IDLE):
         return None
     evidence += case.also("memory_throughput", "what these accesses keep busy")
-    cause = "Global accesses are not coalesced: the lanes of a warp touch sectors that lie apart."
+    cause = "Global accesses are not coalesced: the lanes of a warp touch sectors far apart."
     return Draft(cause, Bottleneck.MEMORY, clamp(waste), tuple(evidence))
 
 
@@ -260,7 +260,7 @@ def _rereads(case: Case) -> Draft | None:
     evidence: list[Evidence] = []
     for each in case.facts.source.rereads if case.facts.source is not None else ():
         where = "regions between barriers" if each.where == "__syncthreads" else "separate loops"
-        meaning = f"'{each.array}' is read at the same place in {each.passes} {where}"
+        meaning = f"'{each.array}' is read at the same addresses in {each.passes} {where}"
         metric = "source.passes_over_input"
         evidence.append(fact(metric, "Passes over an input", float(each.passes), "", meaning))
     l1, l2 = case.get("l1_hit_rate"), case.get("l2_read_hit_rate")
@@ -273,7 +273,7 @@ def _rereads(case: Case) -> Draft | None:
     used = case.get("global_load_efficiency")
     if not evidence and (not measured or used is None or used < 80.0):
         return None
-    cause = "Values are read again from memory although the block that wants them had them before."
+    cause = "Values are read again from memory although the same block has read them before."
     known = [value / 150 for value in (l1, l2) if value is not None]
     weight = max(0.25, *known, 0.0) + (0.15 if evidence and measured else 0.0)
     if not evidence and (l1 is None or l1 <= _L1_REREAD):

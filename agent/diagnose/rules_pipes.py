@@ -31,20 +31,20 @@ _PIPES = (
     ),
     _Pipe(
         "alu-pipe", "alu_pipe",
-        "The ALU pipe is full of integer and logic instructions, as of index arithmetic: 32-bit "
-        "indices, constants in place of divisors, and increments in place of products need fewer.",
+        "The ALU pipe is full of integer and logic instructions, such as index arithmetic: use "
+        "32-bit indices, constant divisors, and increments instead of products.",
         ("shape-specialization", "loop-unrolling", "vectorized-access", "thread-coarsening"),
     ),
     _Pipe(
         "special-function-pipe", "xu_pipe",
-        "The special-function pipe is full: fewer or cheaper exponentials, reciprocals, roots and "
-        "conversions are the way.",
+        "The special-function pipe is full: use fewer or cheaper exponentials, reciprocals, roots "
+        "and conversions.",
         ("fast-math", "recomputation"),
     ),
     _Pipe(
         "fp64-pipe", "fp64_pipe",
-        "The FP64 pipe is full: a double literal or a double math function in float code does "
-        "that by accident; where it is meant, a narrower type is the way.",
+        "The FP64 pipe is full: a double literal or a double math function in float code can do "
+        "that by accident; where it is intended, use a narrower type.",
         ("mixed-precision-math",),
     ),
 )  # fmt: skip
@@ -67,8 +67,8 @@ def _issue_bound(case: Case) -> Draft | None:
         return None  # full lanes would need a part of the instructions
     evidence = (
         case.said("issue_slots_busy", "schedulers issue nearly every cycle"),
-        *case.also("dram_throughput", "while memory waits"),
-        *case.also("stall_not_selected", "warps that are ready and have to queue"),
+        *case.also("dram_throughput", "while memory has headroom"),
+        *case.also("stall_not_selected", "ready warps that have to wait for a slot"),
     )
     cause = "The schedulers are full: the number of instructions sets the time."
     return Draft(cause, Bottleneck.COMPUTE, clamp(busy / 100 - 0.15), evidence)

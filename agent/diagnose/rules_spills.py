@@ -82,7 +82,7 @@ def spills(case: Case) -> Draft | None:
         evidence += [each for alias in aliases for each in case.also(alias, meaning)]
     if spills_explain_traffic(case) and share is not None:
         name, label = "roofline.spill_share", "Local memory's part of the traffic"
-        meaning = "about, of the bytes that DRAM or L2 moves: gone once nothing spills"
+        meaning = "roughly, of the bytes that DRAM or L2 moves; gone once nothing spills"
         evidence.append(fact(name, label, percent(share), "%", meaning))
         severity = max(severity, share)
     severity, code = _in_the_code(case, severity, seen=local > 0)

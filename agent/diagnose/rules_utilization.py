@@ -67,7 +67,7 @@ def _by_registers(case: Case) -> Draft | None:
         return None
     evidence = (
         case.said("registers_per_thread", f"leave room for {warps} of {slots} warps on an SM"),
-        case.said("achieved_occupancy", f"resident in fact, of {most:.3g} % at most"),
+        case.said("achieved_occupancy", f"actually resident, of {most:.3g} % at most"),
     )
     cause = "Occupancy is limited by registers: few warps can be resident to hide latency."
     return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(0.6 * (1 - most / 100)), evidence)
@@ -85,11 +85,11 @@ def _limited_occupancy(case: Case) -> Draft | None:
     both = " and ".join(limits)
     evidence = [case.said("theoretical_occupancy", f"{both} keep the other warp slots empty")]
     for limiter in limits:
-        meaning = f"blocks per SM that {limiter} admit: the least of all limits"
+        meaning = f"blocks per SM that {limiter} allow: the lowest of all limits"
         evidence.append(case.said(_LIMITS[limiter], meaning))
         detail = "registers_per_thread" if limiter == "registers" else "shared_mem_per_block"
         evidence += case.also(detail, "what one takes")
-    evidence += case.also("achieved_occupancy", "resident in fact")
+    evidence += case.also("achieved_occupancy", "actually resident")
     cause = f"Occupancy is limited by {both}: few warps can be resident to hide latency."
     severity = 0.6 * (1 - theoretical / 100)
     return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(severity), tuple(evidence))
@@ -130,7 +130,7 @@ def _idle_lanes(case: Case) -> Draft | None:
         lost = max(lost, 1 - each.busy / threads)
     lanes, uniform = case.get("threads_per_inst"), case.get("branch_uniformity")
     if lanes is not None and lanes < FEW_LANES and (uniform is None or uniform >= _UNIFORM):
-        why = ", and not for divergence" if uniform is not None else ": others diverge or idle"
+        why = ", not for divergence" if uniform is not None else ": others diverge or idle"
         meaning = f"of 32 lanes are active in an instruction{why}"
         evidence.append(case.said("threads_per_inst", meaning))
         evidence += case.also("branch_uniformity", "branches go one way")

@@ -188,14 +188,14 @@ def _weigh(
     reasons: list[str] = []
     if entry.slug in suggested:
         score += max(0.0, _SUGGESTED - _SUGGESTED_STEP * suggested.index(entry.slug))
-        reasons.append(f"answers the finding '{finding.rule}'")
+        reasons.append(f"addresses the finding '{finding.rule}'")
     against = list(verdict.against_it)
     if verdict.failed:
         measured = verdict.failed + len(verdict.for_it)
         against.append(f"{verdict.failed} of its {measured} measured conditions do not hold")
     if entry.slug in used:
         score *= _ALREADY_USED
-        against.insert(0, "the kernel already shows it")
+        against.insert(0, "the kernel already uses it")
     if score < _LEAST:
         return None
     if device is None and entry.architectures != ("sm_80",):

@@ -188,7 +188,7 @@ class BatchFolder:
         if strangers:
             more = f" and {len(strangers) - 3} more" if len(strangers) > 3 else ""
             self.notes.append(
-                f"results of requests that were not made here: {', '.join(strangers[:3])}{more}"
+                f"results for requests that were not made here: {', '.join(strangers[:3])}{more}"
             )
         if any(self._results.get(each, Result()).count > self._sent[each] for each in self._unsent):
             self._move()
@@ -222,7 +222,7 @@ class BatchFolder:
                 except ValidationError:
                     damaged += 1
         if damaged:
-            self.notes.append(f"{path}: {damaged} lines are no results, or are cut off")
+            self.notes.append(f"{path}: {damaged} lines are not results, or are cut off")
 
     def _count(self, line: _Line) -> None:
         found = self._results.setdefault(line.custom_id, Result())
@@ -264,7 +264,7 @@ class BatchEndpoint:
         WaitingError
             There is none yet; the request is in the folder.
         EndpointError
-            It was refused, or the reply is no chat completion.
+            It was refused, or the reply is not a chat completion.
         """
         body = {"model": self.model, **payload}
         name = custom_id(body)
@@ -282,7 +282,8 @@ class BatchEndpoint:
             return Reply.of(found.body)
         except (ValidationError, ValueError, RecursionError) as error:
             raise EndpointError(
-                f"the reply to {name} in {self.folder.root} is no chat completion", status_code=_OK
+                f"the reply to {name} in {self.folder.root} is not a chat completion",
+                status_code=_OK,
             ) from error
 
     def close(self) -> None:
@@ -322,7 +323,7 @@ def requests_in(path: Path, *, cut: bool = False) -> Iterator[tuple[str, str]]:
         try:
             yield str(json.loads(line)["custom_id"]), line
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InvalidInputError(f"{path}:{number} is no request of a batch") from error
+            raise InvalidInputError(f"{path}:{number} is not a batch request") from error
 
 
 def _message(line: _Line) -> str:

@@ -1,6 +1,6 @@
 """Sends a folder's requests to an endpoint's Batch API, and fetches the replies.
 
-Beside `sent/NNNN.jsonl` stands `sent/NNNN.json`, written before the requests are moved and after
+Next to `sent/NNNN.jsonl` is `sent/NNNN.json`, written before the requests are moved and after
 each call that the endpoint answered. A kill between a call and its note is found by the digest in
 the batch's metadata, so that nothing is sent twice.
 """
@@ -63,7 +63,7 @@ class BatchClient:
         except openai.OpenAIError as error:
             raise EndpointError(
                 f"the Batch API of {self.client.base_url} failed: {one_line(error)}; what was "
-                "sent is noted, go on with the same command"
+                "sent is recorded: repeat the same command"
             ) from error
 
     def _files(self) -> Iterator[Path]:
@@ -86,8 +86,8 @@ class BatchClient:
             errors = batch.errors.data if batch.errors is not None and batch.errors.data else []
             why = one_line(errors[0].message if errors else "no reason is given")
             raise EndpointError(
-                f"the endpoint refuses {path.name} as a whole: {why}; its requests are written "
-                "again when the runs go on"
+                f"the endpoint rejected all of {path.name}: {why}; its requests are written "
+                "again when the runs continue"
             )
         if batch.status not in _ENDED:
             counts = batch.request_counts

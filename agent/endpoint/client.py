@@ -151,7 +151,7 @@ class Endpoint:
                 f"model '{model}' needs OPENAI_API_KEY, or --base-url of an endpoint without a key"
             )
         if key is not None and not (key.isascii() and key.isprintable()):
-            raise EndpointError("OPENAI_API_KEY holds characters that no key has: correct it")
+            raise EndpointError("OPENAI_API_KEY contains invalid characters: correct it")
         self.model = model
         self._timeout = timeout
         self._secrets = [
@@ -163,7 +163,7 @@ class Endpoint:
             )
         except Exception as error:  # a malformed URL surfaces as an error of the HTTP library
             shown = self.scrub(str(base_url))
-            raise EndpointError(f"'{shown}' is not a usable URL of an endpoint") from error
+            raise EndpointError(f"'{shown}' is not a usable endpoint URL") from error
         self.url = _bare(str(self.client.base_url))
         """Where requests go, without credentials."""
 
@@ -190,7 +190,7 @@ class Endpoint:
             ) from error
         if len(text) > MAX_REPLY_BYTES:
             raise EndpointError(
-                f"model endpoint {self.url} answered {len(text)} characters, which is no reply"
+                f"model endpoint {self.url} answered {len(text)} characters, too many for a reply"
             )
         try:
             body = _well_formed(json.loads(self.scrub(text)))
@@ -220,7 +220,7 @@ class Endpoint:
             case openai.APITimeoutError():
                 what = f"did not answer within {self._timeout:g} s; try again later"
             case openai.APIConnectionError() if _broken_off(error):
-                what = "broke off before its answer was whole; try again later"
+                what = "broke off in the middle of its answer; try again later"
             case openai.APIConnectionError():
                 what = "cannot be reached: start the endpoint or correct --base-url"
             case openai.AuthenticationError() | openai.PermissionDeniedError():
@@ -228,7 +228,7 @@ class Endpoint:
             case openai.NotFoundError():
                 what = f"has no model '{self.model}' (404): check --model and --base-url"
             case openai.RateLimitError() if _long_wait(error):
-                what = f"refuses (429) and asks to wait {_long_wait(error)} s: go on later"
+                what = f"refuses (429) and asks to wait {_long_wait(error)} s: continue later"
             case openai.RateLimitError():
                 what = f"still refuses after {self.client.max_retries} retries (429): wait"
             case openai.APIStatusError():

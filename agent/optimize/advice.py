@@ -46,7 +46,7 @@ class Advisor(Protocol):
     def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
         """Diagnosis of the leader, and a context for it without techniques `shown` before.
 
-        What cannot be had is left out and told in the notes.
+        What is not available is left out, and the notes say so.
         """
 
 
@@ -142,7 +142,7 @@ class IndexAdvisor:
 def as_context(found: ContextResponse, generation: Generation) -> Context:
     """An answer of the knowledge base as a run keeps it; empty where it abstained.
 
-    What speaks for a technique is followed by what goes wrong with it most often.
+    The reason for a technique is followed by its most frequent risk.
     """
     if found.abstained:
         return Context()
@@ -179,7 +179,7 @@ def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]
         return frozenset()
     if unknown := sorted(set(names) - generation.sources.keys()):
         there = ", ".join(sorted(generation.sources)) or "none"
-        raise InvalidInputError(f"the index has no source '{unknown[0]}': it has {there}")
+        raise InvalidInputError(f"the index has no source '{unknown[0]}': its sources are {there}")
     rows = generation.columns["sources"].mask(lambda values: not set(names).isdisjoint(values))
     chunks = generation.store.rows([int(row) for row in rows.nonzero()[0]])
     techniques = {slug for slug, each in generation.techniques.items() if each.source in names}

@@ -25,23 +25,23 @@ def keep_answer(folder: RunFolder) -> None:
 
 
 def _head_of_form(config: RunConfig, summary: Summary) -> str:
-    """Header of a file that gives back a form of the problem's own model."""
+    """Header of a file that holds a form of the problem's own model."""
     form = summary.given_back
     assert form is not None
     rows = {FORMS[each.name]: each for each in summary.rows if each.name in FORMS}
     lines = [
-        f"Given back by `kb optimize {config.problem.name}`: the problem's own model by "
-        f"{CALLED[form]}.",
-        f"{rows[form].median_ms:.4g} ms on {summary.gpu}; nothing that was found is faster.",
+        f"Returned by `kb optimize {config.problem.name}`: the problem's own model, run "
+        f"with {CALLED[form]}.",
+        f"{rows[form].median_ms:.4g} ms on {summary.gpu}; no candidate is faster.",
     ]
     best = summary.best
     if summary.better and best.outcome.median_ms is not None:
         lines.append(
-            f"The best of that: kernels/{best.candidate.file}, {best.outcome.median_ms:.4g} ms."
+            f"The best candidate: kernels/{best.candidate.file}, {best.outcome.median_ms:.4g} ms."
         )
     lines.append(
-        "The judge compares with PyTorch's own forms and has not checked this one: "
-        f"`kb evaluate {config.problem.name} best.py` does."
+        "The judge has not checked this file, since it compares with PyTorch's own forms: "
+        f"check it with `kb evaluate {config.problem.name} best.py`."
     )
     return "\n".join(lines)
 
@@ -53,7 +53,7 @@ def _head(config: RunConfig, record: Record) -> str:
     standing = record.standing
     assert standing is not None
     if best.id == record.start.id:
-        lines = [f"The start of `kb optimize {config.problem.name}`: nothing better was found."]
+        lines = [f"The start of `kb optimize {config.problem.name}`: no candidate is faster."]
     else:
         lines = [
             f"Found by `kb optimize {config.problem.name}`: candidate {best.id}, "

@@ -40,9 +40,9 @@ def used_up(
         if used + needed >= limit:
             told = f"{used:.0f} of {limit:.0f} s"
             if kept and record.confirmed:
-                told += ", too little for another candidate and another last session"
+                told += ", too little for another candidate and last session"
             elif kept:
-                told += f", {kept:.0f} s kept for the last session"
+                told += f", {kept:.0f} s reserved for the last session"
             return reason, told
     tokens = spent.tokens_in + spent.tokens_out
     if limits.tokens is not None and tokens >= limits.tokens:
@@ -64,7 +64,7 @@ def finished(record: Record, config: RunConfig) -> tuple[str, str] | None:
     fruitless = record.fruitless(strategy.least_gain)
     if leader.outcome.timed and fruitless >= strategy.patience:
         return NO_GAIN, (
-            f"{fruitless} rounds in a row brought less than {strategy.least_gain:.0%} or less "
+            f"{fruitless} rounds in a row gained less than {strategy.least_gain:.0%} or less "
             "than the noise"
         )
     return None
@@ -124,9 +124,9 @@ def judging_seconds(record: Record) -> float:
 def reserve(record: Record, config: RunConfig, reason: str = GPU_TIME) -> float:
     """Seconds of TIME or GPU_TIME that are kept for the last session and the profile of the best.
 
-    That is what a whole last session takes, unless little would be left for the search: then what
-    a short one takes, and never more than `_MOST_KEPT` of what the start left. A slow start under a
-    short limit is searched as well, at the price of fewer launches in the last session.
+    That is the time of a whole last session, unless little would be left for the search: then the
+    time of a short one, and never more than `_MOST_KEPT` of what the start left. So a slow start
+    under a short limit is searched as well, at the price of fewer launches in the last session.
     """
     measured = record.standing is not None and record.standing.measured
     if not measured or config.interpret or not config.strategy.confirm:
@@ -163,8 +163,8 @@ def last_session(record: Record, config: RunConfig, *, short: bool = False) -> f
 def allowance(record: Record, config: RunConfig, wall: float) -> Allowance:
     """What a last session that begins after `wall` seconds may take.
 
-    It has to do with as few launches as those of the search where only a short one was kept time
-    for and the search left no more. Compiling the baselines may take what is left of the wall time.
+    It uses as few launches as the search if time was reserved for a short session only and the
+    search left no more. Compiling the baselines may take what is left of the wall time.
     """
     short, limit = _shortened(record, config), config.limits.seconds
     if limit is None:
@@ -191,8 +191,8 @@ def _most_kept(record: Record, config: RunConfig, reason: str) -> float | None:
 
 
 def why_nothing(record: Record) -> str:
-    """The proposers' reasons, which they tell once, for a round without proposals: the first of
-    each, since all were told when the round began, and those of a network are long."""
+    """The proposers' reasons for a round without proposals: only the first of each, since all were
+    shown when the round began, and those of a network are long."""
     found = (record.rounds[number].proposed for number in sorted(record.rounds, reverse=True))
     proposed = next((each for each in found if each and (each.failures or each.notes)), None)
     if proposed is None:
@@ -212,9 +212,9 @@ def words(stopped: Stopped) -> str:
         GPU_TIME: "out of GPU time",
         TOKENS: "out of tokens",
         MONEY: "out of money",
-        FLOOR: "the floor is reached",
+        FLOOR: "the floor was reached",
         NO_GAIN: "no gain",
         NO_PROPOSALS: "nothing more to try",
-        JUDGE: "the judge fails",
+        JUDGE: "the judge failed",
     }.get(stopped.reason, stopped.reason)
     return f"{told} ({stopped.detail})" if stopped.detail else told

@@ -28,17 +28,17 @@ class Stage(StrEnum):
     DUPLICATE = "duplicate"
     """The same program was tried before; it was not judged again."""
     RETIRED = "retired"
-    """Its family was given up; it was not judged."""
+    """Its family was retired; it was not judged."""
     SLOWER = "slower"
-    """It was slower in quick timings than one that is right; it was not judged."""
+    """It was slower in quick timings than a correct candidate; it was not judged."""
     COMPILE = "compile"
     """It cannot be loaded or compiled."""
     VERIFY = "verify"
-    """It is wrong, a cheat, or the judge cannot tell."""
+    """It is wrong, a cheat, or inconclusive."""
     TIME = "time"
     """It is right, but could not be timed; or the judge itself failed on it (crash, hang)."""
     DONE = "done"
-    """All that was asked was done."""
+    """Judged completely."""
 
 
 class Hypothesis(Model):
@@ -70,7 +70,7 @@ class Proposal(Model):
     params: dict[str, int | float | str | bool] = Field(default_factory=dict)
     """Meta-parameters that were chosen, by name."""
     quick_ms: float | None = None
-    """What it took in quick timings, which those of one problem can be put in order by."""
+    """Its time in quick timings, by which candidates of one problem can be ordered."""
     suffix: Literal[".py", ".cu"] = ".py"
     """`.cu` for a CUDA file with a declared entry point."""
     note: str = ""
@@ -125,7 +125,7 @@ class Outcome(Model):
     reasons: tuple[str, ...] = ()
     """Reasons for the failure or verdict, one line each, the most important first."""
     error: str | None = None
-    """Class of the exception for which there is no result, as its process says."""
+    """Class of the exception that prevented a result, as its process reports it."""
     disclosures: tuple[str, ...] = ()
     """Caveats that do not affect the verdict."""
     median_ms: float | None = None
@@ -212,7 +212,7 @@ class Context(Model):
     techniques: tuple[str, ...] = ()
     """Slugs, the best first."""
     reasons: dict[str, str] = Field(default_factory=dict)
-    """Slug → what speaks for the technique here."""
+    """Slug → reason for the technique here."""
     citations: tuple[str, ...] = ()
     """`title, url (licence)`."""
     tokens: int = 0

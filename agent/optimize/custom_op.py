@@ -94,9 +94,9 @@ def write_custom_op(root: Path, target: Path, *, zygote: Zygote | None = None) -
     best = _winner(config, record, root)
     package = target.name
     if not package.isidentifier():
-        raise InvalidInputError(f"'{package}' cannot be imported: name the folder as a module")
+        raise InvalidInputError(f"'{package}' is not a module name: name another folder")
     if target.exists():
-        raise InvalidInputError(f"{target} is there already: name another folder")
+        raise InvalidInputError(f"{target} already exists: name another folder")
     described, outputs = _described(config, zygote)
     tensors = [each.name for each in described.parameters]
     attributes = {name: decode(value) for name, value in described.attributes.items()}
@@ -128,8 +128,8 @@ def _winner(config: RunConfig, record: Record, root: Path) -> Candidate:
     found = summarise(config, record, root)
     if found.given_back is not None:
         raise InvalidInputError(
-            f"the run gives back the problem's own model by {CALLED[found.given_back]}, which "
-            "needs no custom op"
+            f"the run returned the problem's own model, run with {CALLED[found.given_back]}, "
+            "which needs no custom op"
         )
     best = found.best.candidate
     if best.form is not Form.KERNEL_FUNCTION:

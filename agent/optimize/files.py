@@ -61,5 +61,5 @@ def cannot_write(path: Path, error: OSError) -> RunFolderError:
     """The error of a failed write, in one line."""
     reason = error.strerror or str(error)
     return RunFolderError(
-        f"cannot write {path}: {reason}; the run is kept: make room and continue it with --resume"
+        f"cannot write {path}: {reason}; the run is kept: free disk space and --resume it"
     )

@@ -22,9 +22,7 @@ from kb.gpus import GpuSpec, find_spec
 
 # Compiling a kernel at its first call takes some seconds, for a few tens of them at worst.
 _LEAST_CALL_S: Final = 30.0
-_SHORT_SESSION: Final = (
-    "the last session was a short one, with fewer launches, since GPU time ran out"
-)
+_SHORT_SESSION: Final = "the last session was short, with fewer launches, because GPU time ran out"
 
 
 @dataclass(eq=False)
@@ -62,8 +60,8 @@ class GpuJudge:
         name = self._spec.name if self._spec is not None else None
         if name != standing.gpu:
             raise InvalidInputError(
-                f"the run was begun on {standing.gpu or 'no GPU'}, and this is {name or 'none'}: "
-                "times of two cards cannot be compared; start a new run from its best kernel with "
+                f"the run began on {standing.gpu or 'no GPU'}, but this is {name or 'none'}: times "
+                "of different GPUs cannot be compared; start a new run from its best kernel with "
                 "--kernel"
             )
 
@@ -95,7 +93,7 @@ class GpuJudge:
         if mine is not None and not config.given:
             baselines = {EAGER: baseline_of(mine)} | baselines
         if cached is not None:
-            notes.append(f"compiled baselines were timed {cached.measured_at} on this kind of card")
+            notes.append(f"compiled baselines were timed {cached.measured_at} on this kind of GPU")
             baselines = cached.baselines | baselines
         elif not last and outcome.timed:
             notes += self._kept(baselines, self._compile_seconds)
@@ -141,7 +139,7 @@ class GpuJudge:
         except JudgeError as error:
             return failure(candidate, Stage.TIME, f"it could not be judged: {error}", attempt)
         except JudgeLostError as error:
-            return failure(candidate, Stage.TIME, f"{error} while it judged this", attempt)
+            return failure(candidate, Stage.TIME, f"{error} while judging this", attempt)
         outcome = outcome_of(
             candidate,
             found.evaluation,

@@ -39,7 +39,7 @@ def read(path: Path) -> tuple[list[Event], int]:
             if end == len(data):
                 break  # a torn page: the line's end reached the disk, its middle did not
             what = first_problem(error)
-            raise RunFolderError(f"{path}:{number}: no event of a run: {what}") from error
+            raise RunFolderError(f"{path}:{number}: not an event of a run: {what}") from error
         sound = end
     return events, sound
 

@@ -65,13 +65,13 @@ def read_request(line: str) -> Request[Any]:
     Raises
     ------
     ValueError
-        It is no request.
+        It is not a request.
     """
     data = json.loads(line)
     module, _, name = data["request"].partition(":")
     kind = getattr(importlib.import_module(module), name)
     if not issubclass(kind, Request):
-        raise ValueError(f"{name} is no request")  # noqa: TRY004 (a value of the line)
+        raise ValueError(f"{name} is not a request")  # noqa: TRY004 (a value of the line)
     found: Request[Any] = kind.model_validate(data["fields"])
     return found
 

@@ -99,7 +99,7 @@ class JudgeProcess:
         JudgeError
             It answers that it cannot.
         JudgeLostError
-            It died, hung, or answered nonsense; the next request starts another one.
+            It died, hung, or sent an invalid answer; the next request starts another one.
         """
         self._start()
         assert self._process is not None
@@ -114,7 +114,7 @@ class JudgeProcess:
             try:
                 found = read_message(request, self._line(until))
             except (ValueError, TypeError, KeyError):
-                raise self._lost("answered nonsense") from None
+                raise self._lost("sent an invalid answer") from None
             if not isinstance(found, Progress):
                 return found
             say(found)
@@ -157,14 +157,14 @@ class JudgeProcess:
             while b"\n" not in parts[-1]:
                 left = until - time.monotonic()
                 if left <= 0 or not selector.select(left):
-                    raise self._lost(f"gave no word for {self.silence:.0f} s")
+                    raise self._lost(f"sent nothing for {self.silence:.0f} s")
                 data = os.read(self._replies, 1 << 16)
                 if not data:
                     raise self._lost("died")
                 parts.append(data)
                 length += len(data)
                 if length > _LINE_BYTES:
-                    raise self._lost("answered too much")
+                    raise self._lost("sent too long an answer")
         line, _, self._left = b"".join(parts).partition(b"\n")
         return line
 

@@ -38,7 +38,7 @@ def line_of(judged: Judged) -> str:
         ratio = outcome.over("leader")
         told = f"{outcome.median_ms:.4g} ms"
         if ratio is not None:
-            told += f", {ratio.ratio:.2f}x the leader" if ratio.significant else ", as the leader"
+            told += f", {ratio.ratio:.2f}x the leader" if ratio.significant else ", like the leader"
     elif outcome.right:
         told = "right"
     else:
@@ -51,10 +51,10 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
     """The lines to print for an event."""
     match event:
         case events.Started(standing=standing) if not standing.measured:
-            yield f"for {standing.gpu or 'an unknown card'}; nothing is measured yet"
+            yield f"for {standing.gpu or 'an unknown GPU'}; nothing has been measured yet"
         case events.Started(standing=standing):
             where = standing.gpu or "no GPU: a dry run"
-            cards = f" ({len(standing.devices)} cards)" if len(standing.devices) > 1 else ""
+            cards = f" ({len(standing.devices)} devices)" if len(standing.devices) > 1 else ""
             yield f"start on {where}{cards}: {line_of(standing.start).partition(': ')[2]}"
             times = (f"{n} {b.median_ms:.4g} ms" for n, b in standing.baselines.items())
             if told := ", ".join(times):
@@ -74,7 +74,7 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
         case events.Proposed(
             candidates=candidates, dropped=dropped, failures=failures, notes=notes
         ):
-            left = f", {len(dropped)} left out as tried or retired" if dropped else ""
+            left = f", {len(dropped)} skipped as tried or retired" if dropped else ""
             yield f"  {counted(len(candidates), 'proposal')}{left}"
             yield from (f"  {each.id}: {each.note}" for each in candidates if each.note)
             yield from (f"  {name} failed: {why}" for name, why in failures.items())
@@ -82,7 +82,7 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
         case events.WasJudged(judged=judged):
             yield f"  {line_of(judged)}"
         case events.Repaired(candidate=None, why=why) if why:
-            yield f"  {event.failed} is not repaired: {why}"
+            yield f"  {event.failed} was not repaired: {why}"
         case events.Reflected(notes=notes):
             yield from (f"  {' '.join(note.split())}" for note in notes)
         case events.Closed():

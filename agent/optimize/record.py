@@ -154,7 +154,7 @@ class Record:
 
     @property
     def best(self) -> Judged:
-        """What the run gives back: the leader, unless a last evaluation beside the start says that
+        """What the run returns: the leader, unless a last evaluation beside the start shows that
         it is no faster than that beyond the noise."""
         leader = self.leader
         confirmed = self.confirmed.get(leader.id)
@@ -172,7 +172,7 @@ class Record:
 
     @property
     def retired(self) -> frozenset[str]:
-        """Families that were given up."""
+        """Families that were retired."""
         closed = self.closed
         return frozenset(closed[-1].retired) if closed else frozenset()
 
@@ -184,7 +184,7 @@ class Record:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What reflection said, in order."""
+        """The notes of reflection, in order."""
         reflected = (each.reflected for each in self._ordered if each.reflected is not None)
         return tuple(note for each in reflected for note in each.notes)
 

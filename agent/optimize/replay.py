@@ -34,7 +34,7 @@ class ReplayJudge:
     def __post_init__(self) -> None:
         if self.record.standing is None:
             raise InvalidInputError(
-                "the recorded run has not evaluated its start: nothing to replay"
+                "the recorded run never evaluated its start: there is nothing to replay"
             )
         self._standing = self.record.standing
         self._outcomes = {

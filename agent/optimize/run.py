@@ -57,7 +57,7 @@ class RunFolder:
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
-            raise RunFolderError(f"another process works on the run in {root}") from None
+            raise RunFolderError(f"another process is working on the run in {root}") from None
         except OSError as error:
             raise cannot_write(root, error) from error
         try:
@@ -80,7 +80,7 @@ class RunFolder:
         """
         if (root / _CONFIG).exists():
             raise RunFolderError(
-                f"there is a run in {root}: continue it with --resume {root}, or name another "
+                f"{root} already holds a run: continue it with --resume {root}, or name another "
                 "folder with --out"
             )
         try:
@@ -215,7 +215,7 @@ def read_config(root: Path) -> RunConfig:
         return RunConfig.model_validate_json(path.read_bytes())
     except OSError as error:
         reason = error.strerror or str(error)
-        raise RunFolderError(f"{root} is no run folder: {path.name}: {reason}") from error
+        raise RunFolderError(f"{root} is not a run folder: {path.name}: {reason}") from error
     except ValidationError as error:
         raise RunFolderError(f"{path} is invalid: {refusal(error)}") from error
 

@@ -73,10 +73,10 @@ def require_right(start: Judged) -> None:
     outcome = start.outcome
     if outcome.verdict in RIGHT and outcome.stage is Stage.DONE:
         return
-    why = outcome.reasons[0] if outcome.reasons else "no reason is known"
+    why = outcome.reasons[0] if outcome.reasons else "the reason is unknown"
     word = outcome.verdict.value if outcome.verdict is not None else "not judged"
     if outcome.verdict in RIGHT:
         raise KbError(f"the start cannot be timed: {why}")
     raise InvalidInputError(
-        f"the start is {word}: {why}; give a kernel that is right, or none to start from PyTorch"
+        f"the start is {word}: {why}; give a correct kernel, or omit it to start from PyTorch"
     )

@@ -52,10 +52,10 @@ class Summary(Model):
     dry: bool
     """Nothing was timed."""
     better: bool
-    """Whether something that was found is faster than the start beyond the noise."""
+    """Whether a candidate is faster than the start beyond the noise."""
     given_back: ModelForm | None = None
     """The form of the problem's own model that is faster than the best beyond the noise, and is
-    given back in its place; None: the best itself is."""
+    returned in its place; None: the best itself is returned."""
     best: Judged
     start: Judged
     confirmed: bool
@@ -103,7 +103,7 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
         rounds=len(record.closed),
         judged=sum(each.outcome.stage is not Stage.SLOWER for each in history),
         right=sum(each.outcome.right for each in history),
-        stopped=budget.words(record.stopped) if record.stopped else "not at its end",
+        stopped=budget.words(record.stopped) if record.stopped else "not finished",
         spent=record.total,
         gpu_seconds=record.gpu_seconds,
         baseline_seconds=record.baseline_seconds,
@@ -160,11 +160,11 @@ def _head(summary: Summary) -> list[str]:
         told = f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
     elif summary.given_back is not None:
         form = CALLED[summary.given_back]
-        told = f"nothing that was found is faster than {form}, which is given back"
+        told = f"no candidate is faster than {form}, which is now in best.py"
         if (gain := gain_of_given(summary)) is not None:
-            told += f": {gain:.2f}x faster than the start"
+            told += f" ({gain:.2f}x faster than the start)"
     elif not summary.better:
-        told = "nothing better than the start was found, which is given back"
+        told = "no candidate is faster than the start, which is returned"
     else:
         rows = {each.name: each for each in summary.rows}
         ratio = rows["start"].ratio if "start" in rows else None
@@ -196,7 +196,7 @@ def _foot(summary: Summary) -> list[str]:
     best = summary.best
     if summary.better:
         candidate = best.candidate
-        found = "Best" if summary.given_back is None else "Best that was found"
+        found = "Best" if summary.given_back is None else "Best candidate"
         lines += wrapped(
             f"{found}: {best.id} by {candidate.proposer} ({candidate.family}, round "
             f"{candidate.round}), {best.outcome.verdict or 'not judged'}"
@@ -209,7 +209,7 @@ def _foot(summary: Summary) -> list[str]:
         f"{summary.seconds:.0f} s, {summary.gpu_seconds:.0f} s of GPU time"
     )
     if summary.baseline_seconds:
-        told += f" and {summary.baseline_seconds:.0f} s of compiling baselines"
+        told += f" and {summary.baseline_seconds:.0f} s to compile baselines"
     if spent.tokens_in + spent.tokens_out:
         told += f", {spent.tokens_in} + {spent.tokens_out} tokens, {spent.money:.2f}"
     lines += wrapped(f"{told}. Ended: {summary.stopped}.")
@@ -219,8 +219,8 @@ def _foot(summary: Summary) -> list[str]:
 
 
 def gain_of_given(summary: Summary) -> float | None:
-    """How much faster than the start the form is that is given back, by medians of one table; None
-    where that is the start itself, or not known."""
+    """How much faster than the start the returned form is, by medians of one table; None if the
+    form is the start itself, or this is not known."""
     rows = {each.name: each for each in summary.rows}
     form = next((name for name, key in FORMS.items() if key == summary.given_back), None)
     if form is None or form not in rows or "start" not in rows:

@@ -238,8 +238,8 @@ def _description(points: Sequence[Judged], lines: dict[str, float]) -> str:
     others = ", ".join(f"{label} {milliseconds(ms)} ms" for label, ms in lines.items())
     least = min(ms for ms in timed if ms is not None)
     return (
-        f"Median times of {len(points)} candidates, the start included, {failed} of them failed; "
-        f"the least is {milliseconds(least)} ms. {others}"
+        f"Median times of {len(points)} candidates, including the start; {failed} failed; "
+        f"the lowest is {milliseconds(least)} ms. {others}"
     ).strip()
 
 

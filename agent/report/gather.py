@@ -44,14 +44,14 @@ class Report:
 
     @property
     def given_back(self) -> str | None:
-        """Remark on a form of the problem's own model that is given back instead of the best
+        """Remark on a form of the problem's own model that is returned instead of the best
         kernel, or None."""
         if self.summary is None or self.summary.given_back is None:
             return None
         form = CALLED[self.summary.given_back]
         return (
-            f"best.py is the problem's own model by {form}, which is faster. "
-            "What follows is the best that was found."
+            f"best.py is the problem's own model, run with {form}, which is faster. "
+            "The rest of this report is about the best candidate."
         )
 
     @property
@@ -91,7 +91,7 @@ def gather(root: Path) -> Report:
 
 def _headline(config: RunConfig, summary: Summary | None) -> str:
     if summary is None:
-        return "The run was interrupted before its start was judged: there is nothing to tell yet."
+        return "The run was interrupted before its start was judged: there are no results yet."
     if summary.dry:
         return (
             f"A dry run without a GPU: {summary.right} of {summary.judged} candidates are right at "
@@ -100,10 +100,10 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
     if summary.given_back is not None:
         form, gain = CALLED[summary.given_back], gain_of_given(summary)
         over = f", {gain:.2f}x over the start" if gain is not None else ""
-        return f"Given back: the problem's own model by {form}{over}. Nothing faster was found."
+        return f"Returned: the problem's own model, run with {form}{over}. No candidate is faster."
     if not summary.better:
         given = "the given kernel" if config.given else "eager PyTorch"
-        return f"Speedup: none. Nothing faster than the start ({given}) was found."
+        return f"Speedup: none. No candidate is faster than the start ({given})."
     rows = {each.name: each for each in summary.rows}
     told = [
         f"{change(rows[name])} over {said}"
@@ -120,7 +120,7 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
 
 def _state(record: Record) -> str:
     if record.stopped is None:
-        return "Not at its end: it was interrupted, or is still running."
+        return "Not finished: it was interrupted or is still running."
     return f"Ended: {line(budget.words(record.stopped))}."
 
 

@@ -36,7 +36,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
 def markdown(report: Report) -> str:
     """The whole report."""
     blocks = [
-        f"# {escaped(report.config.problem.name)}: report of a run",
+        f"# {escaped(report.config.problem.name)}: run report",
         report.headline,
         escaped(report.state),
         *_contenders(report),
@@ -74,8 +74,8 @@ def _contenders(report: Report) -> list[str]:
     blocks.append(
         "Ratios of medians with their 95 % intervals, measured in one session; *none* where the "
         "difference is inside the noise, *two sessions* where no interval can be given. "
-        "The floor is the least time for the operations that the problem's text has; a kernel "
-        "above 100 % does with fewer."
+        "The floor is the least time that the measured memory bandwidth and compute rate allow "
+        "for the problem's bytes and operations; a kernel above 100 % needs fewer."
     )
     told = [f"- {each.name}: {escaped(one)}" for each in report.contenders
             for one in each.disclosures]  # fmt: skip
@@ -118,9 +118,9 @@ def _best(report: Report) -> list[str]:
     ]
     if report.chunks:
         named = ", ".join(escaped(each, 80) for each in report.chunks)
-        facts.append(f"Knowledge that it or its ancestors name as used: {named}.")
+        facts.append(f"Knowledge that this kernel or its ancestors list as used: {named}.")
     if report.citations:
-        facts.append("The contexts with it cite:")
+        facts.append("The contexts that showed it cite:")
         facts.append("\n".join(f"- {escaped(each)}" for each in report.citations))
     language = "cuda" if candidate.suffix == ".cu" else "python"
     if report.given_back is not None:
@@ -150,8 +150,8 @@ def _round(telling: Telling) -> list[str]:
         blocks.append(f"Asked to combine `{first}` and `{second}`.")
     if telling.attempts:
         blocks.append("\n".join(told for each in telling.attempts for told in _attempt(each)))
-    lines = [f"- `{each.id}` was proposed and not judged" for each in telling.unjudged]
-    lines += [f"- Given up: family {escaped(each)}" for each in telling.retired]
+    lines = [f"- `{each.id}` was proposed but not judged" for each in telling.unjudged]
+    lines += [f"- Retired: family {escaped(each)}" for each in telling.retired]
     lines += [f"- Note: {escaped(each)}" for each in telling.notes]
     reflections = told.reflected.notes if told.reflected is not None else ()
     lines += [f"- Reflection: {escaped(each, 1000)}" for each in reflections]

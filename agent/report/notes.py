@@ -268,7 +268,7 @@ def _change(ratio: Ratio) -> str:
     told = f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f})"
     if not ratio.significant:
         return f"no change beyond the noise {told}"
-    return f"{ratio.ratio:.3f}x {'faster' if ratio.ratio > 1 else 'as fast, so slower'} {told}"
+    return f"{ratio.ratio:.3f}x {'faster' if ratio.ratio > 1 else 'as fast (slower)'} {told}"
 
 
 def _sound(ratio: Ratio) -> bool:

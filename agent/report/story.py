@@ -35,7 +35,7 @@ class Telling:
     unjudged: tuple[Candidate, ...]
     """Proposals that were not judged before the run was interrupted."""
     retired: tuple[str, ...]
-    """Families that were given up in this round."""
+    """Families that were retired in this round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _fate(record: Record, each: Round, judged: Judged, leader: str) -> tuple[str
         return "kept in the beam", True
     same = [one for one in closed.beam if record.find(one).family == judged.family]
     if judged.family in closed.retired:
-        why = f"the family {judged.family} was given up"
+        why = f"the family {judged.family} was retired"
     elif same:
         why = f"{same[0]} of the same family is ahead"
     else:
@@ -111,9 +111,9 @@ def _fate(record: Record, each: Round, judged: Judged, leader: str) -> tuple[str
 def _failure(each: Round, judged: Judged) -> str:
     outcome = judged.outcome
     if outcome.stage is Stage.DUPLICATE:
-        return "not judged: the same program was tried before"
+        return "not judged: the same program was already tried"
     if outcome.stage is Stage.RETIRED:
-        return "not judged: its family was given up"
+        return "not judged: its family was retired"
     if outcome.stage is Stage.SLOWER:
         return f"not judged: {outcome.reasons[0]}"
     verdict = f", {outcome.verdict}" if outcome.verdict is not None else ""

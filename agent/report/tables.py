@@ -154,7 +154,7 @@ def accounting(record: Record) -> list[tuple[str, str]]:
     rows = [
         ("Wall time", f"{record.wall:.0f} s"),
         ("GPU time", f"{record.gpu_seconds:.1f} s"),
-        ("of it judging and profiling", f"{record.judge_seconds:.1f} s"),
+        ("of which judging and profiling", f"{record.judge_seconds:.1f} s"),
     ]
     if record.standing is not None:
         told = f"{record.baseline_seconds:.1f} s, not counted as GPU time"
@@ -167,7 +167,7 @@ def _spent(spent: Spending) -> str:
     parts = [f"{spent.gpu_seconds:.1f} s of GPU time"]
     if spent.tokens_in or spent.tokens_out:
         parts.append(f"{spent.tokens_in} tokens in, {spent.tokens_out} out")
-        parts.append(f"money {spent.money:.4g}" if spent.money else "no price given")
+        parts.append(f"cost {spent.money:.4g}" if spent.money else "no price given")
     else:
         parts.append("no tokens")
     return "; ".join(parts)
@@ -201,7 +201,7 @@ def _ceilings(record: Record) -> Iterator[tuple[str, str]]:
             f"{(floor.read_bytes + floor.write_bytes) / 1e6:.4g} MB, {floor.flops / 1e9:.4g} GFLOP",
         )
         for note in floor.notes:
-            yield "Floor, note", note
+            yield "Note on the floor", note
     if ceilings is not None:
         yield "Copy bandwidth, measured", f"{ceilings.copy_bps / 1e9:.0f} GB/s"
         for dtype, rate in ceilings.matmul_flops.items():

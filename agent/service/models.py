@@ -39,16 +39,16 @@ class ContextWanted(Model):
     model_config = ConfigDict(allow_inf_nan=False)
 
     query: Annotated[str, Field(max_length=MAX_QUERY_CHARS)] | None = None
-    """What to know; by default the operator by its name and what the diagnosis found, or the
-    kernel's text where nothing is known of these."""
+    """The query; by default the operator's name and the findings of the diagnosis, or the kernel's
+    text if neither is known."""
     gpu: Annotated[str, Field(max_length=64)] | None = None
-    """A GPU's name or an architecture; by default the card that judged."""
+    """A GPU's name or an architecture; by default the GPU that judged."""
     max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_BUDGET)] | None = None
-    """Budget of the text in tokens; 2000 where none is given."""
+    """Budget of the text in tokens; 2000 by default."""
     max_chars: Annotated[int, Field(ge=MIN_CHARS, le=MAX_BUDGET)] | None = None
     """Budget in characters instead."""
     max_examples: Annotated[int, Field(ge=0, le=20)] = 2
-    """Examples at most."""
+    """Maximum number of examples."""
 
     @model_validator(mode="after")
     def _one_budget(self) -> Self:
@@ -74,7 +74,7 @@ class EvaluationRequest(Model):
     kernel_language: Literal["python", "cuda"] = "python"
     """`python` for Triton (and CUDA in a Python file), `cuda` for the text of a `.cu` file."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] | None = None
-    """What the operator is called, such as `rms_norm`; the context is searched for with it."""
+    """The operator's name, such as `rms_norm`; used to search for the context."""
     dtype: Literal["float32", "float16", "bfloat16", "float64"] | None = None
     """Floating-point inputs and parameters are converted to it; as the problem has them if null."""
     tf32: bool = False
@@ -83,19 +83,19 @@ class EvaluationRequest(Model):
     """Check a Triton kernel's results in Triton's interpreter, at reduced sizes: needs no GPU and
     gives no times."""
     baselines: Annotated[list[ModelForm], Field(max_length=len(MODEL_FORMS))] = ["eager", "compile"]
-    """What is timed beside the kernel. Eager always is; the others compile first."""
+    """Forms of the model to time beside the kernel. Eager always is; the others compile first."""
     quick: bool = False
-    """Fewer launches: enough to rank what is tried, not to publish."""
+    """Fewer launches: enough to rank candidates, not to publish."""
     call_seconds: Annotated[float, Field(ge=1, le=CALL_SECONDS)] = CALL_SECONDS
     """The longest that one call of the kernel may take, compilation included."""
     profile: bool = True
     """Profile the kernel if it is right."""
     context: ContextWanted | None = Field(default_factory=ContextWanted)
-    """What to answer with of the knowledge base; null: nothing."""
+    """The context to return from the knowledge base; null for none."""
     exclude: Annotated[list[ChunkName], Field(max_length=MOST_EXCLUDED)] = []
-    """Ids and slugs that the context leaves out, since the reader has them."""
+    """Ids and slugs that the context omits because the reader has them."""
     previous: Annotated[str, Field(pattern=JOB_ID)] | None = None
-    """Id of the evaluation that this one follows: what it gave is not given again."""
+    """Id of the evaluation that this one follows: its context is not returned again."""
 
     @model_validator(mode="after")
     def _can_be_judged(self) -> Self:
@@ -111,7 +111,7 @@ class JobState(StrEnum):
     """How far an evaluation is."""
 
     QUEUED = "queued"
-    """Others are before it, or the server has just started."""
+    """It waits behind others, or the server has just started."""
     RUNNING = "running"
     DONE = "done"
     """Judged: `answer` has the verdict, whatever it is."""
@@ -127,16 +127,16 @@ class PhaseName(StrEnum):
     PROFILE = "profile"
     """Nsight Compute's metrics and the machine code; only of a kernel that is right."""
     DIAGNOSE = "diagnose"
-    """What holds it up."""
+    """The diagnosis: what limits the kernel."""
     RETRIEVE = "retrieve"
-    """What the knowledge base says to that."""
+    """The context from the knowledge base."""
 
 
 class Phase(Model):
     """One phase that has begun."""
 
     name: PhaseName
-    """Which."""
+    """Its name."""
     started: str
     """UTC, ISO 8601."""
     said: str = ""
@@ -151,14 +151,14 @@ class EvaluationAnswer(Model):
     evaluation: Evaluation
     """Reasons, cases, times, ratios, floor: what `kb evaluate --json` prints."""
     profile: Profile | None
-    """Null where the kernel is not right, nothing could be profiled, or it was not asked for."""
+    """Null where the kernel is not right, nothing could be profiled, or it was not requested."""
     diagnosis: Diagnosis | None
     """Null where the kernel is not right."""
     context: ContextResponse | None
-    """What to try next; null where it was not asked for or cannot be had."""
+    """What to try next; null where it was not requested or is not available."""
     shown: list[str]
-    """Ids and slugs that this chain of evaluations has given so far: `exclude` of the next, unless
-    that names this one as `previous`."""
+    """Ids and slugs that this chain of evaluations has returned so far: pass them as `exclude` of
+    the next one, unless it names this one as `previous`."""
     notes: list[str]
     """What is missing, and why."""
 
@@ -167,19 +167,19 @@ class EvaluationSummary(Model):
     """An evaluation in a list."""
 
     id: str
-    """Names it in addresses."""
+    """Its id, as in URLs."""
     name: str | None
-    """As it was sent."""
+    """As in the request."""
     state: JobState
-    """How far it is."""
+    """Its state."""
     ahead: int | None = None
-    """How many are before it, the running one included; null once it runs."""
+    """How many are ahead of it, including the running one; null once it runs."""
     created: str
     """UTC, ISO 8601."""
     started: str | None = None
     """When it last began to run."""
     finished: str | None = None
-    """When it was over."""
+    """When it ended."""
     verdict: Verdict | None = None
     """Once it is done."""
     error: str | None = None
@@ -195,11 +195,11 @@ class EvaluationJob(EvaluationSummary):
     """One evaluation."""
 
     attempts: int = 0
-    """How often it began to run: more than once where the server was stopped meanwhile."""
+    """How often it was started: more than once if the server was stopped in between."""
     phases: list[Phase] = []
-    """Those that have begun; the last one is at work while the evaluation runs."""
+    """Phases that have begun; the last one is in progress while the evaluation runs."""
     steps: int = 0
-    """How many lines of progress there were; it only grows while the evaluation runs."""
+    """Number of progress lines so far; it only grows while the evaluation runs."""
     answer: EvaluationAnswer | None = None
     """Once it is done."""
 
@@ -208,4 +208,4 @@ class EvaluationList(Model):
     """Evaluations, the newest first, without their answers."""
 
     evaluations: list[EvaluationSummary]
-    """All that are kept."""
+    """All stored evaluations."""

@@ -147,7 +147,7 @@ class Runner:
             request = self.store.request(job.id)
         except NotFoundError:
             if not self._forgets_cancelled(job):
-                self._over(job, None, "what was sent cannot be read any more: send it again")
+                self._over(job, None, "the stored request can no longer be read: send it again")
             return
         reporter = _Reporter(self.store, job)
         shown = self.store.shown_at_start(job.id, request)
@@ -198,13 +198,13 @@ class Runner:
                 thread.join(_LAST_S)
                 if not late:
                     return ""
-                return f"it ran longer than {self.limits.seconds:g} s, and was ended"
+                return f"it ran longer than {self.limits.seconds:g} s and was stopped"
 
     def _reason(self, error: object) -> str:
         if isinstance(error, JudgeError) and error.lacking:
             return (
-                f"the sandbox lacks: {'; '.join(error.lacking)}: code that comes from elsewhere is "
-                "not run on this machine"
+                f"the sandbox lacks: {'; '.join(error.lacking)}: untrusted code is not run "
+                "on this machine"
             )
         if isinstance(error, KbError):
             return " ".join(str(error).split()).replace(str(self.store.root), "…")

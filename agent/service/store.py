@@ -87,9 +87,7 @@ class JobStore:
         with self._rows() as rows:
             waiting = rows.execute("SELECT count(*) FROM evaluations WHERE over IS NULL")
             if waiting.fetchone()[0] >= most:
-                raise QueueFullError(
-                    f"{most} evaluations wait already: try again when some are done"
-                )
+                raise QueueFullError(f"{most} evaluations are already waiting: try again later")
             shown = json.dumps(_shown_before(rows, request))
             values = (job.id, request.model_dump_json(), shown, _text(job))
             rows.execute(
@@ -294,8 +292,8 @@ def _shown_before(rows: sqlite3.Connection, request: EvaluationRequest) -> list[
             row = _row(rows, request.previous)
         except NotFoundError:
             raise InvalidInputError(
-                f"previous: there is no evaluation {request.previous} (any more); pass what it "
-                "showed as exclude"
+                f"previous: evaluation {request.previous} does not exist or has expired; pass what "
+                "it showed as exclude"
             ) from None
         try:
             shown += EvaluationAnswer.model_validate_json(row["answer"] or "").shown
@@ -310,5 +308,5 @@ def _text(job: EvaluationJob) -> str:
 
 def _missing() -> NotFoundError:
     return NotFoundError(
-        "there is no such evaluation (any more): GET /v1/evaluate lists those that are kept"
+        "no such evaluation, or it has expired: GET /v1/evaluate lists those that are stored"
     )

@@ -36,17 +36,17 @@ def page(kernels: Sequence[Kernel]) -> str:
     lines = [
         "# The kernels of the corpus, as measured",
         "",
-        "Written from the entries' records by `python -m benchmarks.kernels.table`; the records by",
-        "`python -m benchmarks.kernels.measure --out DIR` on a GPU and",
+        "`python -m benchmarks.kernels.table` writes this page from the entries' records. To make",
+        "records, run `python -m benchmarks.kernels.measure --out DIR` on a GPU, then",
         "`python -m benchmarks.kernels.records DIR/GPU.json`. A kernel and its plain version are",
         "both tuned. The floor is bytes over the measured copy bandwidth, or operations over the",
-        "measured matrix rate for 16-bit inputs, whichever takes longer; reading alone is faster",
-        "than copying, so a kernel that writes little can stand above it. Below 1.00x a technique",
-        "did not pay there. A plain version below 0.6 of PyTorch's speed is *slow*: a ratio over",
-        "it says nothing. The vendor's library stands apart where eager PyTorch does not call it",
-        "for the same work; elsewhere eager is cuBLAS, cuDNN or fused attention. A row's figures",
-        "are the kernel's; a technique has one of its own only where two kernels differ in it",
-        "alone, and `kb show TECHNIQUE` says it.",
+        "measured matrix rate for 16-bit inputs, whichever takes longer. Reading alone is faster",
+        "than copying, so a kernel that writes little can exceed 1.00 of it. Below 1.00x a",
+        "technique did not pay there. *Slow*: the plain version is below 0.6 of PyTorch's speed,",
+        "so a ratio over it means nothing. The vendor's library is listed only where eager PyTorch",
+        "does not call it for the same work; elsewhere eager is cuBLAS, cuDNN or fused attention.",
+        "A row's figures are the kernel's. A technique has its own figures only where two kernels",
+        "differ in it alone; `kb show TECHNIQUE` prints them.",
     ]
     slow = {kernel.slug for kernel in kernels if is_slow(kernel)}
     for gpu in sorted({record.gpu for kernel in kernels for record in kernel.verified}):
@@ -72,10 +72,10 @@ def _nvfp4_part(results: dict[str, Any]) -> list[str]:
         "",
         f"## NVFP4 problems, {results['gpu']}",
         "",
-        "By `python -m benchmarks.kernels.nvfp4`, bfloat16, default parameters: codes and scales",
-        "are equal to the written quantizer's by the judge's rule; microseconds of a launch in a",
-        f"graph of {results['launches']} and, in brackets, of a graph of one, with its own start.",
-        "`torch.compile` is of the same quantizer written with vector operations, without tables.",
+        "By `python -m benchmarks.kernels.nvfp4`, bfloat16, default parameters. *Right*: codes and",
+        "scales equal the problem's quantizer by the judge's rule. Times are per launch in a CUDA",
+        f"graph of {results['launches']}; in brackets, in a graph of one, with the graph's start.",
+        "`torch.compile` compiles the same quantizer written in vector operations, without tables.",
         "",
     ]
     columns = ("problem", "kernel", "right", "us", "over torch.compile", "of the copy floor")

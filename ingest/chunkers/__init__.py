@@ -25,13 +25,13 @@ SUPPORTED_SUFFIXES = MARKDOWN_SUFFIXES | PYTHON_SUFFIXES | CPP_SUFFIXES | TEXT_S
 
 
 def chunk_file(path: PurePosixPath, text: str) -> list[Piece]:
-    """Chunk one file by the grammar its suffix names.
+    """Chunk one file with the grammar for its suffix.
 
     Parameters
     ----------
     path
-        Only its suffix is looked at. A suffix outside `SUPPORTED_SUFFIXES` is chunked as plain
-        text: whoever gives such a file has decided to ingest it.
+        Only its suffix matters. A file with a suffix outside `SUPPORTED_SUFFIXES` is chunked as
+        plain text: the caller has decided to ingest it.
     text
         The file's text with line feeds as line ends (see `ingest.discovery.read_text`).
 

@@ -1,4 +1,4 @@
-"""CUDA and C++ by function, with tree-sitter on blanked source (see `cpp_mask`)."""
+"""Chunk CUDA and C++ by function, with tree-sitter on blanked source (see `cpp_mask`)."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -62,7 +62,7 @@ class Definition:
 
 
 def chunk_cpp(text: str, *, cuda: bool = False) -> list[Piece]:
-    """Chunk C++ by function; `cuda` is the language too where the file uses CUDA's own words.
+    """Chunk C++ by function; a file that uses CUDA's own words is CUDA even without `cuda`.
 
     A function's piece holds its template header, its attributes and the comment lines directly
     above. Classes up to `CLASS_CHARS` stay whole, larger ones become their methods. All other lines
@@ -77,7 +77,7 @@ def chunk_cpp(text: str, *, cuda: bool = False) -> list[Piece]:
 def definitions(source: bytes, *, masked: Masked | None = None) -> list[Definition]:
     """Return every function definition found in `source`, methods included, in file order.
 
-    `masked` replaces the blanking.
+    `masked` is the blanked source, if the caller has it already.
     """
     lines = source.decode("utf-8", "replace").split("\n")
     found = _File(source, lines, "cuda", masked).definitions

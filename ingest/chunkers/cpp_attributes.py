@@ -1,7 +1,7 @@
-"""Which words in front of a C++ declaration are attributes that the grammar does not know.
+"""Find attributes in front of a C++ declaration that the grammar does not know.
 
-The rules are lexical: a macro's definition is usually in another file. Blanking a word that was a
-type after all does little harm, since the grammar still sees a declarator and a body.
+The rules are lexical: a macro's definition is usually in another file. Blanking a word that is in
+fact a type does little harm, since the grammar still sees a declarator and a body.
 """
 
 import re

@@ -1,10 +1,10 @@
-"""Blank what the C++ grammar trips over, at equal length, so that byte offsets stay true.
+"""Blank what the C++ grammar cannot parse, at equal length, so that byte offsets stay valid.
 
 One lexical pass finds comments, literals, preprocessor directives and the bodies of functions, and
-blanks them; attribute macros in front of declarations go next. What is left for the grammar are the
+blanks them; attribute macros in front of declarations go next. The grammar sees only the
 declarations: `namespace`, `class`, `template`, and functions with empty bodies. This is what makes
 extents robust: `asm volatile`, `<<<grid, block>>>`, lambdas, macros that stand for statements and
-`#if` in the middle of an expression are all inside bodies and can no longer derail the parse.
+`#if` in the middle of an expression are all inside bodies and cannot derail the parse.
 """
 
 import re
@@ -61,7 +61,7 @@ _SCOPE_MACRO = re.compile(rb"NAMESPACE|BEGIN|END|PUSH|POP|OPEN|CLOSE|DIAG|PROLOG
 
 @dataclass(slots=True)
 class Masked:
-    """The blanked source and where what was blanked lies (byte offsets into the source)."""
+    """The blanked source, and the byte ranges of what was blanked."""
 
     code: bytes
     """As long as the source, line feeds in place."""
@@ -70,9 +70,9 @@ class Masked:
     """Attribute macros that belong to the declaration they precede, ascending."""
 
     def declaration_start(self, source: bytes, start: int) -> int:
-        """Return where a declaration that the grammar starts at `start` starts in `source`.
+        """Return where in `source` the declaration begins that the grammar starts at `start`.
 
-        A blank line separates: what stands above it decorates something else.
+        Attributes above a blank line belong to something else.
         """
         at = bisect_right(self.attributes, (start, start)) - 1
         while at >= 0:

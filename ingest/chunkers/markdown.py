@@ -1,8 +1,8 @@
-"""Markdown by heading: one piece a section, over-long sections cut between paragraphs.
+"""Chunk Markdown by heading: one piece per section, long sections cut between paragraphs.
 
 The langchain splitters decide where to cut. They do not keep positions, so each line travels
 through the heading splitter as a marker that carries its row, and the text splitter runs in its
-lossless mode, where the parts joined give the text back.
+lossless mode, where the joined parts equal the text.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The piece: a run of whole source lines of one file, and what is known of it."""
+"""The piece: a run of whole source lines of one file, and its metadata."""
 
 import re
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Python and Triton by function, with tree-sitter.
+"""Chunk Python and Triton by function, with tree-sitter.
 
-What serves retrieval, and is therefore done: a Triton kernel followed directly by the function that
-launches it is one piece where both fit, since neither is usable without the other; where they do
-not fit or other code lies between, they are two pieces and the launcher's `calls` names the kernel.
+A Triton kernel followed directly by the function that launches it is one piece if both fit, because
+neither is usable without the other. If they do not fit, or other code lies between them, they are
+two pieces and the launcher's `calls` names the kernel.
 """
 
 from collections.abc import Iterator
@@ -82,7 +82,7 @@ class _Module:
                 yield from self._kernel_names(child)
 
     def spans(self, node: Node, scope: str) -> Iterator[Span]:
-        """Yield the functions and classes below `node`, outermost first come."""
+        """Yield the functions and classes below `node`, outermost first."""
         for child in node.named_children:
             if child.type in _DEFINITIONS:
                 yield from self._definition(child, scope)

@@ -1,4 +1,4 @@
-"""From the spans a grammar finds to pieces that together cover every non-blank line."""
+"""Turn the spans that a grammar finds into pieces that cover every non-blank line."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ _LAST_PART = 0.5  # cut in the last half of the room, or parts become needlessly
 
 @dataclass(slots=True)
 class Span:
-    """A run of rows (0-based, `end` exclusive) and what is known of it."""
+    """A run of rows (0-based, `end` exclusive) and its metadata."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ def assemble(lines: list[str], spans: Iterable[Span], filler: Span) -> list[Piec
     spans
         In any order. Spans that share a row become one, since a piece holds whole lines.
     filler
-        What to say of the lines no span holds; its rows are ignored.
+        The metadata of lines outside all spans; its rows are ignored.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def chunk_plain(text: str) -> list[Piece]:
 
 
 def assemble_code(lines: list[str], spans: Iterable[Span], language: str) -> list[Piece]:
-    """As `assemble`; the licence is a piece of its own, and lines between spans are windows."""
+    """Like `assemble`, but the licence is a separate piece and lines between spans are windows."""
     filler = Span(0, 0, language, limit=WINDOW_CHARS)
     return assemble(lines, [*_licence_span(lines, language), *spans], filler)
 

@@ -1,7 +1,7 @@
 """Read wheels, sdists and git archives without trusting them.
 
-Only regular files are ever made, below the target, and only those that the caller keeps. A name
-that leads elsewhere, a link, a device or content beyond the limits makes the whole archive refused.
+Only regular files below the target are written, and only those that the caller keeps. An archive
+with a name that leads elsewhere, a link, a device or content beyond the limits is refused whole.
 """
 
 import bz2
@@ -27,7 +27,7 @@ _MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLimits:
-    """How much an archive may hold. The largest real one met (vLLM's sdist, PyTorch's tree) has
+    """How much an archive may hold. The largest real one seen (vLLM's sdist, PyTorch's tree) has
     20,000 files, 200 MB and a ratio of 5."""
 
     files: int = 200_000
@@ -43,7 +43,7 @@ class ArchiveLimits:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One regular file of an archive, to be read before the next is asked for."""
+    """One regular file of an archive; read it before requesting the next."""
 
     path: str
     """With `/`, relative, without `..`."""
@@ -54,13 +54,13 @@ LIMITS = ArchiveLimits()
 
 
 def members(archive: Path, *, links_are_errors: bool = True) -> Iterator[Member]:
-    """The regular files of a zip or tar archive, each judged before it is yielded.
+    """The regular files of a zip or tar archive, each checked before it is yielded.
 
     Raises
     ------
     SourceError
-        If the archive is damaged, or holds an unsafe name, a link (unless they are to be passed
-        over), a special file or too much.
+        If the archive is damaged, has an unsafe name, a link (unless links are to be skipped) or a
+        special file, or exceeds the limits.
     """
     walk = _zip_members if zipfile.is_zipfile(archive) else _tar_members
     seen: set[str] = set()
@@ -84,12 +84,12 @@ def extract(
 ) -> int:
     """Write the files that `keep` accepts below `target`, which must be empty; return their number.
 
-    `strip_top` leaves out the first folder of every path, as sdists have one.
+    `strip_top` removes the first folder of every path, which sdists have.
 
     Raises
     ------
     SourceError
-        As `members` does; what was written by then is left to the caller to delete.
+        As `members` does; the caller deletes what was already written.
     """
     count = 0
     for member in members(archive, links_are_errors=links_are_errors):

@@ -1,4 +1,4 @@
-"""The cache of fetched archives: each under its sha256, with a note on what it is a release of."""
+"""The cache of fetched archives: each under its sha256, with a record of its release."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ FORMAT = "1"
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One archive, and what its index or repository and its metadata say of it."""
+    """One archive, with what its index or repository and its metadata say about it."""
 
     location: str
     version: str
@@ -48,11 +48,11 @@ class Cache:
         self.root = root or user_cache_path("kernel-kb") / "sources"
 
     def archive(self, fetched: Fetched) -> Path:
-        """Where the archive stands, or would."""
+        """The path of the archive, whether it exists or not."""
         return self.root / "archives" / fetched.sha256 / fetched.filename
 
     def find(self, key: str) -> Fetched | None:
-        """What was fetched under that key, where it is still there."""
+        """What was fetched under that key, if it is still there."""
         try:
             found = Fetched(**json.loads(self._note(key).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
@@ -60,7 +60,7 @@ class Cache:
         return found if self.archive(found).is_file() else None
 
     def by_hash(self, location: str, version: str, sha256: str) -> Fetched | None:
-        """A release of which only the hash is known, where its archive is still there."""
+        """A release of which only the hash is known, if its archive is still there."""
         for file in (self.root / "archives" / sha256).glob("*"):
             kind = "wheel" if file.suffix == ".whl" else "sdist"
             kind = "git" if file.name == GIT_ARCHIVE else kind
@@ -68,7 +68,7 @@ class Cache:
         return None
 
     def store(self, file: Path, fetched: Fetched, *keys: str) -> None:
-        """Take over a complete file, then note it under the keys: a kill leaves both or neither."""
+        """Move a complete file here, then record its keys: a kill leaves both or neither."""
         place = self.archive(fetched)
         place.parent.mkdir(parents=True, exist_ok=True)
         file.replace(place)
@@ -99,7 +99,7 @@ class Cache:
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
-        """A scratch folder on the cache's file system, and an end to those of killed processes."""
+        """A scratch folder on the cache's file system; also deletes those of killed processes."""
         parent = self.root / "tmp"
         try:
             parent.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ def curated() -> tuple[Curated, ...]:
 
 
 def quality_of(name: str) -> float:
-    """Ranking weight in [0, 1] of the source called `name`; the default's if none is known."""
+    """Ranking weight in [0, 1] of the source called `name`, or the default."""
     bare = name.lower().replace("_", "-")
     for entry in curated():
         if any(bare == each or bare.startswith(f"{each}-") for each in entry.matches):
@@ -82,7 +82,7 @@ def quality_of(name: str) -> float:
 
 
 def listed_licences() -> tuple[str, ...]:
-    """SPDX identifiers that are taken without asking."""
+    """SPDX identifiers that are accepted without asking."""
     return _list().licences
 
 

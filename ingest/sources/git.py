@@ -1,4 +1,4 @@
-"""Fetch one revision of a git repository as an archive, with nothing of it being executed.
+"""Fetch one revision of a git repository as an archive, without executing any of it.
 
 No work tree is ever made: the commit's files are written by `git archive`, so no hook, filter (LFS)
 or submodule can come into play, and the user's and the system's configuration are left out.
@@ -36,13 +36,13 @@ _ATTRIBUTES = "* -export-ignore -export-subst -filter -text -ident -working-tree
 
 
 def fetch_repository(repository: Repository, fetcher: Fetcher) -> Fetched:
-    """The archive of a revision in the cache; a commit that is there needs no network.
+    """The archive of a revision, fetched into the cache; a cached commit needs no network.
 
     Raises
     ------
     SourceError
-        If git is missing, the repository or revision cannot be had, or the download is large and
-        was not agreed to.
+        If git is missing, the repository or revision cannot be fetched, or the download is large
+        and was not confirmed.
     """
     cache = fetcher.cache
     key = str(repository)

@@ -1,4 +1,4 @@
-"""Find a package's files on the index that pip is configured with; pip builds nothing of it."""
+"""Find a package's files on the index that pip is configured with; pip builds none of it."""
 
 import ast
 import logging
@@ -114,7 +114,7 @@ class Index:
         )
 
     def release(self, package: Package) -> Release:
-        """The file to take, of the pinned or newest version: a wheel for this Python, or the sdist.
+        """The file to get, of the pinned or newest version: a wheel for this Python, or the sdist.
 
         Raises
         ------
@@ -163,14 +163,14 @@ class Index:
         )
 
     def size(self, release: Release) -> int | None:
-        """Bytes of the file, where the server says."""
+        """Bytes of the file, if the server says."""
         with _reaching(str(release)), self.client.get_stream(release.url) as answer:
             answer.raise_for_status()
             length = answer.headers.get("Content-Length", "")
             return int(length) if length.isdigit() else None
 
     def download(self, release: Release, target: Path) -> None:
-        """Write the file's bytes to `target`. Nothing of it is opened, let alone run.
+        """Write the file's bytes to `target`. It is neither opened nor run.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Which licence an archive states, as SPDX, and whether sources under it are taken."""
+"""Which licence an archive states, as SPDX, and whether that licence is accepted."""
 
 import re
 import tomllib
@@ -24,7 +24,7 @@ LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What metadata says of a release."""
+    """What metadata says about a release."""
 
     licence: str | None = None
     """SPDX expression."""
@@ -44,7 +44,7 @@ def canonical(expression: str) -> str:
     Raises
     ------
     InvalidInputError
-        If it is not one.
+        If it is not an SPDX expression.
     """
     try:
         return str(canonicalize_license_expression(expression))
@@ -57,8 +57,8 @@ def canonical(expression: str) -> str:
 def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = None) -> Stated:
     """Read core metadata (METADATA or PKG-INFO), and licence texts where it names none.
 
-    In order: `License-Expression`, the `License` field, the classifiers, the licence texts. What
-    comes first and can be read decides; texts that differ among themselves decide nothing.
+    In order: `License-Expression`, the `License` field, the classifiers, the licence texts. The
+    first one that can be read decides; licence texts that contradict each other decide nothing.
     """
     raw: RawMetadata = parse_email(metadata)[0] if metadata else {}
     result = Stated(url=_homepage(raw))
@@ -119,23 +119,23 @@ def _homepage(raw: RawMetadata) -> str | None:
 def accepted(
     fetched: Fetched, listed: Collection[str], allowed: Collection[str], expected: str | None = None
 ) -> str:
-    """The licence to cite a release by, once it may be taken.
+    """The licence to cite for a release, if it is accepted.
 
     Parameters
     ----------
     listed
-        Licences that are taken without asking.
+        Licences that are accepted without asking.
     allowed
-        What the user allows besides. Where the release states none that can be read, a single one
-        here is taken as the user's own finding.
+        Licences that the user allows in addition. If the release states none that can be read, a
+        single one here counts as its licence.
     expected
-        What the curated list says of it; it stands in for a missing statement, and must agree with
-        one that is there.
+        The licence on the curated list. It replaces a missing statement, and must agree with a
+        statement that exists.
 
     Raises
     ------
     SourceError
-        If the licence is missing, another than expected, or neither listed nor allowed.
+        If the licence is missing, not the expected one, or neither listed nor allowed.
     """
     what = f"{fetched.location} {fetched.version}"
     licence = fetched.licence

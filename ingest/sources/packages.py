@@ -1,4 +1,4 @@
-"""Fetch a package, wheel or sdist, as a plain file; checked, then put into the cache."""
+"""Fetch a package, wheel or sdist, as a plain file, check it and put it into the cache."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ _METADATA_LIMIT = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """What fetching needs beside the name of the source."""
+    """What fetching needs besides the name of the source."""
 
     cache: Cache
     confirm: Confirm
 
     def require(self, what: str, size: int) -> None:
-        """Ask where the download is large.
+        """Ask for consent if the download is large.
 
         Raises
         ------
@@ -46,7 +46,7 @@ class Fetcher:
 
 
 def fetch_package(package: Package, fetcher: Fetcher) -> Fetched:
-    """The archive of a package in the cache; a pinned version that is there needs no network.
+    """The archive of a package, fetched into the cache; a cached pinned version needs no network.
 
     Raises
     ------

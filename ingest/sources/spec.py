@@ -32,7 +32,7 @@ class Package:
 
     @property
     def location(self) -> str:
-        """What an index records as the place of the source; the version stands beside it."""
+        """The location that an index records; the version is recorded separately."""
         return PYPI + self.name
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Repository:
 
     @property
     def location(self) -> str:
-        """What an index records as the place of the source; the commit stands beside it."""
+        """The location that an index records; the commit is recorded separately."""
         return GIT + self.url
 
     @property
@@ -61,7 +61,7 @@ class Repository:
 
     @property
     def pinned(self) -> bool:
-        """Whether the revision always means the same commit."""
+        """Whether the revision always names the same commit."""
         return self.fixed or _COMMIT.fullmatch(self.revision) is not None
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What of a fetched archive becomes files: sources and documents, without packaging metadata."""
+"""Unpack the sources and documents of a fetched archive, without packaging metadata."""
 
 import re
 from collections.abc import Iterator

@@ -66,7 +66,7 @@ class PlannedShape:
 
     @property
     def described(self) -> str:
-        """The changed constants, to be put behind what the shape is called."""
+        """The changed constants, to append to the shape's name."""
         told = ", ".join(f"{name}={value}" for name, value in self.constants.items())
         return f" ({told})" if told else ""
 
@@ -74,7 +74,7 @@ class PlannedShape:
 def uncalled(
     shape: PlannedShape, kind: ValueKind, *, why_not: str | None = None, problem: str | None = None
 ) -> Case:
-    """A case that came to no call, or not yet."""
+    """A case without a call of the kernel, or before it."""
     return Case(
         shape=shape.label,
         kind=kind.value,

@@ -76,8 +76,8 @@ def expect(values: Any, dtype: Any, sensitivity: float = 0.0) -> Expected:
         The torch dtype that eager's output has.
     sensitivity:
         ‖change of the values‖₂ per relative change of the inputs (each by itself, at random).
-        A sum may cancel by chance; rounding errors are then no smaller than its terms make them.
-        Over many outputs chance evens out, over few it has to be known.
+        A sum may cancel by chance, but its rounding errors still have the size of its terms.
+        Over many outputs this averages out; over few it has to be known.
     """
     if not (dtype.is_floating_point or dtype.is_complex):
         return Expected(values, dtype, 0.0, 0.0, representable=True)
@@ -119,7 +119,7 @@ def _at_once(values: Any, dtype: Any, ask: Callable[[ModuleType], T]) -> T | Non
 
 
 def compare(got: Any, expected: Expected, limits: Bounds | None, output: int = 0) -> Difference:
-    """Hold one output against the oracle's.
+    """Compare one output with the oracle's.
 
     NaN and infinities must be exactly where the oracle has them; a finite value of the oracle
     beyond the dtype's range may come out as infinity.
@@ -250,20 +250,20 @@ class _Found:
         total = self._expected.values.numel()
         if sums.not_finite:
             return (
-                f"{sums.not_finite} of {total} elements are NaN, infinite or not written where "
-                "the oracle is not, or the other way round"
+                f"{sums.not_finite} of {total} elements are NaN, infinite or unwritten where the "
+                "oracle is finite, or the reverse"
             )
         if self._exact:
             if not sums.unequal:
                 return None
-            return f"{sums.unequal} of {total} elements differ where nothing has to be rounded"
+            return f"{sums.unequal} of {total} elements differ, although no rounding is needed"
         if sums.bad:
             return (
-                f"{sums.bad} of {total} elements are off by up to {sums.worst:.2g} of their size "
-                f"(allowed {self._limits.worst:.2g})"
+                f"{sums.bad} of {total} elements have errors of up to {sums.worst:.2g} of their "
+                f"size (allowed {self._limits.worst:.2g})"
             )
         if ratio > self._limits.norm:
-            return f"relative error {ratio:.2g} (allowed {self._limits.norm:.2g})"
+            return f"relative error of the norm {ratio:.2g} (allowed {self._limits.norm:.2g})"
         return None
 
 
@@ -286,9 +286,7 @@ def _compare_exact(got: Any, expected: Expected, output: int) -> Difference:
     if not unequal:
         return Difference(None)
     total = expected.values.numel()
-    problem = (
-        f"{unequal} of {total} elements differ, and {dtype_name(expected.dtype)} must be equal"
-    )
+    problem = f"{unequal} of {total} elements differ; {dtype_name(expected.dtype)} must be equal"
     return Difference(problem, largest, math.inf, math.inf, unequal, tuple(examples))
 
 

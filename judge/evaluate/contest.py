@@ -1,4 +1,4 @@
-"""Timing as the judge asks for it: fresh workers, all contenders right before any is timed."""
+"""Timing for the judge: fresh workers, and all contenders checked before any is timed."""
 
 import functools
 import time
@@ -85,8 +85,8 @@ class Contest:
             # A timed launch could return anything, above all an earlier result.
             kind = m.ValueKind.NORMAL
             self.notes.append(
-                "times are those on zero-mean values: on the problem's own values a constant "
-                "would pass for the result"
+                "times are for zero-mean inputs, because a constant would pass as the result for "
+                "the problem's own inputs"
             )
         self.stage.release()
         conditions = Conditions(
@@ -180,7 +180,7 @@ class Contest:
                 worker.stop()
             else:
                 if problem:
-                    self.notes.append(f"{form} is timed although it is off: {problem}")
+                    self.notes.append(f"{form} is timed although its result is wrong: {problem}")
                 contenders.append(Contender(form, worker, outputs, checked=False))
             if compiled:
                 left -= time.monotonic() - begun
@@ -237,13 +237,13 @@ def _launch_check(stage: Stage, kind: m.ValueKind) -> CheckLaunch:
         prepared = case(seed)
         if prepared.raised:
             raise ProblemFaultError(
-                f"the problem's own side failed while launches were checked: {prepared.why_not}"
+                f"the reference failed while timed launches were checked: {prepared.why_not}"
             )
         if prepared.why_not or prepared.reference is None:
             return None
         dtypes = [dtype_of(output.dtype) for output in prepared.outputs]
         if [output.dtype for output in outputs] != dtypes:
-            return "the outputs have other dtypes than eager's"
+            return "the dtypes of the outputs differ from eager's"
         return prepared.reference.check(outputs, prepared.limits).problem
 
     return check

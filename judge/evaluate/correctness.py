@@ -31,7 +31,7 @@ _NAMED = 5
 
 @dataclass(slots=True)
 class Observations:
-    """What the candidate's process was seen to do, as it says itself."""
+    """What the candidate's process did, by its own report."""
 
     seen: list[m.Observed] = field(default_factory=list)
     watched: bool = False
@@ -173,7 +173,7 @@ class Contestant:
         problem = unlike(called.outputs, prepared.outputs, self.settings.device)
         self.overlaps = any(output.overlaps for output in called.outputs)
         if problem is None and self.overlaps and not prepared.overlaps:
-            problem = "elements of its output share memory (expanded?), and the problem's do not"
+            problem = "elements of its output share memory (expanded?), but the reference's do not"
         if problem is not None:
             self.worker.drop([called.call])
             outcome.note(passed=False, problem=problem)
@@ -191,9 +191,9 @@ class Contestant:
         if checked.problem:
             self._explain(stage, prepared, planned, got, outcome, hidden=hide)
         if written and not stage.writes:
-            problem = outcome.case.problem or f"it writes its inputs ({written})"
+            problem = outcome.case.problem or f"it writes to {written}"
             outcome.note(passed=False, problem=problem)
-            outcome.cheats.append(f"it changes what it is given: {written}")
+            outcome.cheats.append(f"it modifies its arguments: {written}")
         if called.outside and not outcome.case.problem:
             outcome.note(passed=False, problem=called.outside)
             outcome.beside = True
@@ -317,10 +317,10 @@ class Contestant:
     def _too_long(self, error: WorkerError) -> str | None:
         """Why a call is not the kernel's fault but the interpreter's, if so."""
         if isinstance(error, WorkerTimedOutError) and self.may_be_slow:
-            return f"it takes more than {error.seconds:.0f} s in the interpreter"
+            return f"the call takes more than {error.seconds:.0f} s in the interpreter"
         if isinstance(error, CommandFailedError) and error.kind == "TooLongError":
             self.counts = replace(self.counts, too_long=True)
-            return f"it takes too long in the interpreter: {error.message}"
+            return f"the call takes too long in the interpreter: {error.message}"
         return None
 
     def _stale(self, got: Sequence[Any], prepared: Prepared) -> str | None:
@@ -334,4 +334,4 @@ class Contestant:
         ):
             return None
         varied = any(len(sample.unique()) > 1 for sample in now)
-        return "it returns the outputs of an earlier call for other contents" if varied else None
+        return "it returns the outputs of an earlier call for different inputs" if varied else None

@@ -1,12 +1,12 @@
 """Larger shapes where the tested ones are too small for a kernel's blocks.
 
-A kernel that takes a row in blocks of 1024 has a loop that turns once on every row of a reduced
-shape, or a grid of one program: what it carries from one block to the next, and where its second
-program starts, is then never looked at. Triton's interpreter counts the turns of every loop over
+A kernel that processes a row in blocks of 1024 has a loop with one iteration on every row of a
+reduced shape, or a grid of one program: what it carries between blocks, and where its second
+program starts, is then never tested. Triton's interpreter counts the iterations of every loop over
 blocks and the programs along every axis of a grid. Where a count never reached two, shapes are made
 from the kernel's own constants, one dimension at a time.
 
-What this may cost is stated in accesses to memory by interpreted kernels, the same number on every
+The cost limit is a number of memory accesses by interpreted kernels, the same on every
 machine.
 """
 
@@ -50,7 +50,7 @@ _NO_CALL = Called(call=0, outputs=[], seconds=0.0)
 
 @dataclass(frozen=True, slots=True)
 class LoopCounts:
-    """What the interpreter has said so far."""
+    """What the interpreter has counted so far."""
 
     last: Called = _NO_CALL
     """The last call."""
@@ -105,7 +105,7 @@ class Enlargement:
         self._sizes = Sizes(self.problem, LIMIT_ELEMENTS)
 
     def shapes(self, *, secret: int) -> Iterator[PlannedShape]:
-        """Shapes to be judged: while there are loops with too few turns, then long ones.
+        """Shapes to be judged: while there are loops with too few iterations, then long ones.
 
         `secret` seeds the values.
         """
@@ -113,14 +113,14 @@ class Enlargement:
         yield from self._long(secret)
 
     def unseen(self) -> str | None:
-        """What no shape showed of the kernel, in a sentence; None where all loops turned twice."""
+        """What no shape tested, in a sentence; None where all loops ran two iterations."""
         lines = self.progress().short
         if not lines:
             return None
-        why = self.why_not_all or "it does not depend on the problem's sizes"
+        why = self.why_not_all or "its length does not depend on the problem's sizes"
         return (
-            f"the loop in line {lines[0]} took fewer than {_ENOUGH} turns at every tested "
-            f"size: what it carries from one turn to the next was not seen ({why})"
+            f"the loop in line {lines[0]} ran fewer than {_ENOUGH} iterations at every tested "
+            f"size, so what it carries between iterations was not tested ({why})"
         )
 
     def _long(self, secret: int) -> Iterator[PlannedShape]:
@@ -195,7 +195,7 @@ class Enlargement:
                     continue
                 late = time.monotonic() > self._begun + _SECONDS
                 if late or likely > CALL_SECONDS / 2:
-                    self.why_not_all = f"sizes of two blocks of {block} would take too long"
+                    self.why_not_all = f"running two blocks of {block} would take too long"
                     return
                 before = self.progress()
                 yield self._planned(each, secret)
@@ -211,8 +211,8 @@ class Enlargement:
 
             if missed := [each for each in left_out if each not in self._dull]:
                 self.why_not_all = (
-                    f"two blocks of {block} along {missed[0]} are no size of this problem, or too "
-                    "large for the interpreter"
+                    f"{missed[0]} cannot span two blocks of {block} in this problem, or is "
+                    "too large for the interpreter then"
                 )
 
     def _planned(

@@ -1,9 +1,9 @@
-"""Do the launches of a batch take their share each, or do few of them work for the rest?
+"""Whether each launch of a batch does its share, or a few do the work of the rest.
 
 All contents of a batch are in place when it begins, so a contender that knows the sets' addresses
 can compute every result in one launch and return the others at once. The sum of the times is then
-honest, and every output right, but the median launch takes no time. The mean of a batch is not
-moved by that.
+honest, and every output right, but the median launch takes no time. The mean of a batch does not
+change.
 """
 
 import statistics

@@ -15,7 +15,7 @@ R = TypeVar("R", bound=m.Reply)
 
 
 class WorkerError(KbError):
-    """A worker did not do what it was told."""
+    """A worker failed to carry out a command."""
 
     status = 422
 
@@ -26,12 +26,12 @@ class WorkerError(KbError):
 
     @property
     def fault(self) -> Fault:
-        """What a kernel is found to have done, where the worker ran one."""
+        """The fault of the kernel, where the worker ran one."""
         return Fault(compiling=False)
 
 
 class CommandFailedError(WorkerError):
-    """The command raised in the worker, which goes on: type and one line of message."""
+    """The command raised an error in the worker, which continues: type and one line of message."""
 
     def __init__(
         self, worker: str, command: str, kind: str, message: str, *, compiling: bool = False
@@ -82,11 +82,11 @@ class Exchange:
 
     @property
     def alive(self) -> bool:
-        """Whether further commands make sense."""
+        """Whether the worker can take further commands."""
         return self._gone is None and self.process.exit is None
 
     def stop(self) -> None:
-        """End the worker; never raises. It is not asked: a candidate could take its time."""
+        """End the worker by force, since a candidate could delay; never raises."""
         self.process.kill()
         with contextlib.suppress(OSError):
             self.process.channel.close()
@@ -128,7 +128,7 @@ class Exchange:
         try:
             reply = m.read_reply(answer, expected, self._next)
         except ValueError as error:
-            reason = f"it sent something that is no reply ({m.one_line(str(error), 200)})"
+            reason = f"it sent an invalid reply ({m.one_line(str(error), 200)})"
             raise self._died(what, reason) from None
         if isinstance(reply, m.Failed):
             told = reply.error
@@ -177,7 +177,7 @@ class Exchange:
             channel.settimeout(0)
             with contextlib.suppress(OSError):
                 if channel.recv(1):
-                    raise self._died(what, "it sent a message unasked")
+                    raise self._died(what, "it sent an unexpected message")
             raise self._died(what, self._reason() or "it closed its channel")
 
     def _reason(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Failures of the problem's side that are not the problem's own."""
+"""Failures of the reference that the problem file does not cause."""
 
 from judge.evaluate.session import CommandFailedError
 from kb.errors import KbError
@@ -8,10 +8,10 @@ _SHORTAGES = ("OSError", "MemoryError", "OutOfMemoryError", "AcceleratorError")
 
 
 class ProblemFaultError(KbError):
-    """The problem's side failed for a reason that is not the problem's: no verdict can stand on it.
+    """The reference failed for a reason other than the problem's code, so there is no verdict.
 
-    A case that cannot be made is dropped only where the problem's own code says so by itself.
-    What another process could bring about, a full disk or memory, ends the evaluation.
+    A case that cannot be made is dropped only where the problem's own code fails by itself.
+    What another process could cause, such as a full disk or memory, ends the evaluation.
     """
 
     status = 503
@@ -21,6 +21,5 @@ def refuse_shortage(error: CommandFailedError) -> None:
     """Raise ProblemFaultError where the machine is short of something."""
     if error.kind.rpartition(".")[2] in _SHORTAGES:
         raise ProblemFaultError(
-            f"the problem's own side failed ({error.kind}: {error.message}): nothing can be said "
-            "of the kernel"
+            f"the reference failed ({error.kind}: {error.message}), so the kernel cannot be judged"
         ) from None

@@ -104,9 +104,9 @@ def floor(work: Work, ceilings: Ceilings, precision: Precision) -> Floor:
     memory = memory_ms(work, ceilings)
     compute, unknown = compute_ms(work, ceilings, precision)
     flops = sum(work.flops.values())
-    notes = ["every input is taken to be read whole: what the operator may skip is not known"]
+    notes = ["every input is assumed to be read in full: what the operator may skip is unknown"]
     if not flops:
-        notes.append("no products or convolutions are counted: the floor is that of memory")
+        notes.append("no matrix products or convolutions were counted: only memory sets the floor")
     notes += [
         f"no rate was measured for {dtype}: its operations are left out of the floor"
         for dtype in unknown
@@ -114,14 +114,14 @@ def floor(work: Work, ceilings: Ceilings, precision: Precision) -> Floor:
     if work.useful_share < 1:
         notes.append(
             f"a mask or a triangle makes {1 - work.useful_share:.1%} of PyTorch's operations "
-            "needless: they are not counted"
+            "unnecessary: they are not counted"
         )
     zeros = work.zero_fraction
     if zeros is not None and zeros >= _ZEROS_TOLD:
         notes.append(
-            f"{zeros:.1%} of the outputs are zero whatever the inputs (one in "
-            f"{1 / max(1 - zeros, 1e-9):.3g} can be anything else): they must be written, "
-            "but nothing has to be computed for them"
+            f"{zeros:.1%} of the outputs are zero for all inputs (one in "
+            f"{1 / max(1 - zeros, 1e-9):.3g} can be nonzero): they must be written, but "
+            "need no computation"
         )
     return Floor(
         read_bytes=work.read_bytes,
@@ -138,8 +138,8 @@ def flags(median_ms: float, floor_ms: float) -> tuple[str, ...]:
     if floor_ms / median_ms <= _FRACTION_LIMIT:
         return ()
     return (
-        f"{floor_ms / median_ms:.2f} of the floor: faster than every byte and operation at the "
-        "measured ceilings; work is left out, data was in the cache, or the floor counts too much",
+        f"{floor_ms / median_ms:.2f} of the floor: faster than all bytes and operations at the "
+        "measured ceilings; work was skipped, data was cached, or the floor counts too much",
     )
 
 

@@ -64,7 +64,7 @@ def locked(
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise KbError(
-            f"no place for the lock of GPU {card}: {place} cannot be made ({error.strerror}); "
+            f"cannot lock GPU {card}: {place} cannot be created ({error.strerror}); "
             "set XDG_RUNTIME_DIR to a folder that you can write to"
         ) from None
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", card)
@@ -85,8 +85,8 @@ def locked(
                 wait = min(_SAY_AGAIN_S, end - time.monotonic())
                 if wait <= 0:
                     raise GpuBusyError(
-                        f"GPU {card} is held by {_holder(note)} after {timeout:.0f} s of waiting; "
-                        "wait until it ends, or choose another card with --device"
+                        f"GPU {card} is still held by {_holder(note)} after {timeout:.0f} s of "
+                        "waiting; wait until it ends, or choose another GPU with --device"
                     ) from None
                 say(Progress(f"waiting for GPU {card}, held by {_holder(note)}", Step.WAIT))
             else:

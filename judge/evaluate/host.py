@@ -64,7 +64,7 @@ def resolve_device(device: str | None, *, interpret: bool) -> str:
     kind, _, number = name.partition(":")
     if kind != "cuda" or not number.isdigit() or int(number) >= torch.cuda.device_count():
         raise InvalidInputError(
-            f"no device '{device}': there are cuda:0 to cuda:{torch.cuda.device_count() - 1}"
+            f"no device '{device}': choose from cuda:0 to cuda:{torch.cuda.device_count() - 1}"
         )
     return name
 

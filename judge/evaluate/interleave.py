@@ -222,7 +222,7 @@ class Interleaver:
                 contender.worker, self.sets, lambda: self._fetch(contender, 0), check
             )
         except UntestedError as error:
-            self.notes.append(f"{contender.name}: not tested for work out of its turn: {error}")
+            self.notes.append(f"{contender.name}: not checked for work outside its turn: {error}")
         except WorkerError as error:
             if oracle_failed:
                 raise
@@ -262,11 +262,11 @@ class Interleaver:
                 f"and {reply.kept} outputs"
             )
         elif not all(math.isfinite(ms) and ms > 0 for ms in reply.ms):
-            track.failed = "claims launches that took no time"
+            track.failed = "reports launches that took no time"
         elif (
             contender.checked and not contender.overlaps and any(o.overlaps for o in reply.outputs)
         ):
-            track.failed = "returns outputs whose elements share memory only where it is timed"
+            track.failed = "returns outputs whose elements share memory, but only while timed"
         if track.failed is not None:
             # The worker's own loop never replies like this: it was tampered with.
             track.cheats.append(f"{contender.name} {track.failed}")
@@ -292,7 +292,7 @@ class Interleaver:
         track.checks += 1
         problem = self._check_launch(self.sets.seeds[used], outputs)
         if problem is not None and not self._explain(contender, order, launch, outputs):
-            track.wrong.append(f"a timed launch is wrong: {problem}")
+            track.wrong.append(f"the output of a timed launch is wrong: {problem}")
 
     def _fetch(self, contender: Contender, launch: int) -> list[Any]:
         """The outputs of one kept launch."""
@@ -305,7 +305,7 @@ class Interleaver:
     ) -> bool:
         """Note whose result a wrong output is; False where that cannot be told."""
         sets, track = self.sets, self.tracks[contender.name]
-        text = "timed launches compute only when their outputs are asked for"
+        text = "timed launches compute only when their outputs are fetched"
         candidates = [(track.cheats, sets.spare_seed, text)]
         before = self._last_seeds.get(contender.name, [])
         if launch < len(before):

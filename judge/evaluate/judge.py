@@ -1,6 +1,6 @@
-"""Evaluate one kernel on one problem: correctness first, times after, and a verdict.
+"""Evaluate one kernel on one problem: correctness, then times, then a verdict.
 
-What is called of the parts: `session.Session` starts sandboxed workers and lends memory,
+The parts: `session.Session` starts sandboxed workers and lends memory,
 `stage.Stage` sets the problem worker to a shape and makes cases, `correctness.Contestant` runs
 them, `power.Power` proves that wrong kernels would fail, `contest.Contest` hands fresh workers to
 `timing.time_contenders`, and `verdict.decide` weighs what was found.
@@ -60,7 +60,7 @@ def evaluate(
     ------
     KbError
         The problem cannot be read or run, there is no GPU, the sandbox is incomplete, or the card
-        is busy. Whatever is wrong with the kernel is no error but the verdict.
+        is busy. A fault of the kernel is not an error; the verdict reports it.
     """
     options = options or Options()
     _validate(options)
@@ -157,9 +157,9 @@ def _evaluated(
 
 def _validate(options: Options) -> None:
     if options.dtype is not None and options.dtype not in DTYPES:
-        raise InvalidInputError(f"no dtype '{options.dtype}': there are {', '.join(DTYPES)}")
+        raise InvalidInputError(f"no dtype '{options.dtype}': choose from {', '.join(DTYPES)}")
     if unknown := set(options.baselines) - set(BASELINES):
-        raise InvalidInputError(f"no baseline '{min(unknown)}': there are {', '.join(BASELINES)}")
+        raise InvalidInputError(f"no baseline '{min(unknown)}': choose from {', '.join(BASELINES)}")
 
 
 @contextlib.contextmanager

@@ -1,10 +1,10 @@
 """Bounds where outputs are few: eager's error on inputs that are nearly the same.
 
-A loss is one number. By chance eager's roundings cancel in it, and twice that error is then no
-measure of what a right kernel may err by: of the same sums in another order the next inputs ask
-more. So eager's error is looked at on a few neighbours before a kernel that is nearly right is
-called wrong. And where the number itself is no larger than a few roundings of what it is computed
-from, as a divergence of two distributions that are nearly the same, those are allowed.
+A loss is one number. If eager's roundings cancel in it by chance, twice eager's error is too
+strict a bound: the same sums in another order may err more. So eager's error is also taken on a
+few neighbours of the inputs before a kernel that is nearly right is called wrong. If the number is
+no larger than a few roundings of what it is computed from, such as a divergence of two nearly equal
+distributions, those roundings are allowed.
 """
 
 import math
@@ -52,7 +52,7 @@ def is_close(case: Case, roundings: float) -> bool:
 def widen(stage: Stage, prepared: Prepared, case: Case) -> bool:
     """Give a case that failed by little the bounds that eager's errors close by call for.
 
-    Where eager is off on neighbouring inputs altogether, the case does not count any more.
+    Where eager is wrong on neighbouring inputs, the case no longer counts.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def widen(stage: Stage, prepared: Prepared, case: Case) -> bool:
         near = reference.at(oracle)
         eager = near.check(got, near.eager_limits())
         if eager.problem:
-            prepared.why_not = f"eager itself is off on inputs close to these: {eager.problem}"
+            prepared.why_not = f"eager itself is wrong on nearby inputs: {eager.problem}"
             return True
         for index, limit in enumerate(near.candidate_limits(eager)):
             before = found[index]

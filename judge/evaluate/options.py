@@ -1,4 +1,4 @@
-"""What an evaluation can be asked to do; imports no torch, so the command line can."""
+"""Options of an evaluation; imports no torch, so that the command line can import it."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class Options(RunOptions):
     timing: bool = True
     """False ends after correctness; nothing is timed with `interpret`."""
     quick: bool = False
-    """Time with fewer launches and checks (`timing.QUICK`): enough to rank what a search tries."""
+    """Time with fewer launches and checks (`timing.QUICK`): enough to rank candidates."""
     call_seconds: float = CALL_SECONDS
     """The longest that one call of a kernel may take, compilation included."""
     compile_seconds: float = COMPILE_SECONDS

@@ -1,4 +1,4 @@
-"""What outputs look like beside those of eager, of the call before, and of the oracle."""
+"""Compares outputs with those of eager, of the previous call, and of the oracle."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -65,7 +65,7 @@ def undefined(
     if len(oracle) != len(shapes):
         return f"the oracle has {len(oracle)} outputs, eager {len(shapes)}"
     if values is not None and _has_nan(values):
-        return "the values to be quantized are not all defined"
+        return "some of the values to be quantized are NaN"
     if kind is m.ValueKind.INF and any(_has_nan(each) for each in real):
         return "not defined for infinite values: the oracle is NaN somewhere"
     return None

@@ -66,8 +66,8 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
     plan = _warmed(interleaver, Plan(plan.method, count, plan.hold_cycles, replays), notes)
     if not sets.depend_on_seed():
         notes.append(
-            "the problem makes the same inputs under every seed: a result kept from an earlier "
-            "launch cannot be told from a computed one"
+            "the problem makes the same inputs for every seed, so a result kept from an earlier "
+            "launch cannot be distinguished from a computed one"
         )
     return plan, notes
 

@@ -1,9 +1,9 @@
 """Proof that the judge would have refused wrong kernels: deliberate mistakes, case by case.
 
-On the given values of some problems a wrong kernel is right enough: a bfloat16 dot product of 2²⁰
-uniform numbers is within rounding of a constant. So every evaluation tries, at the given shape and
-at the smaller ones apart (a kernel can tell them apart, too), whether zeros, the mean of the right
-answer, and the exact results of a shortened or thinned out computation would be refused.
+On the given values of some problems a wrong kernel passes: a bfloat16 dot product of 2²⁰ uniform
+numbers is a constant within rounding. So every evaluation tests whether zeros, the mean of the
+right answer, and the exact results of a shortened or thinned out computation would be refused. It
+tests the given shape and the smaller ones separately, because a kernel can distinguish them.
 """
 
 import secrets
@@ -51,7 +51,7 @@ class Power:
 
     @property
     def complete(self) -> bool:
-        """Whether every mistake that was thought of is refused."""
+        """Whether every mistake is refused."""
         return bool(self._mistakes) and all(m.rejected_by for m in self._mistakes.values())
 
     def checks(self) -> list[PowerCheck]:
@@ -95,7 +95,7 @@ class Power:
 
 
 def a_constant_passes(prepared: Prepared) -> bool:
-    """Whether each output's mean would be taken for the output, although that is no constant.
+    """Whether each output's mean would pass as the output, although that is not constant.
 
     On such values an earlier result, or one estimated from a few elements, would pass as well. The
     unrounded results decide what is constant: rounded to bfloat16, dot products of 2²⁰ uniform
@@ -115,7 +115,7 @@ def a_constant_passes(prepared: Prepared) -> bool:
 
 
 def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
-    """The wrong kernels that are to be told apart on this problem.
+    """The wrong kernels that have to be refused on this problem.
 
     Every input's tail dropped along every dimension, every 27th element of an input dropped, and
     a tap of every parameter that has a window.
@@ -143,14 +143,14 @@ def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
 
 
 def unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -> str | None:
-    """Why the judge could not have told, in one line; None where it could.
+    """Why the judge could not have refused a wrong kernel, in one line; None where it could.
 
     Parameters
     ----------
     smaller
-        At smaller shapes. A mistake of a computation that is refused there is taken as told: at
-        the given shape of a mean over millions nothing could be. Answers that need no computation
-        have to be refused at the shape that counts: a kernel can tell shapes apart.
+        At smaller shapes. A computation's mistake counts as refused if it is refused there: for
+        a mean over millions, the given shape can refuse none. Answers that need no computation
+        have to be refused at the shape that counts, because a kernel can distinguish shapes.
     """
     elsewhere = {each.mutation + each.detail.rpartition(",")[0] for each in smaller if each.proven}
     missing = [

@@ -1,4 +1,4 @@
-"""One case: what it is made of before the candidate is called, and what came of it."""
+"""One case: its parts before the candidate is called, and its outcome."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from judge.worker import messages as m
 
 @dataclass(slots=True)
 class Prepared:
-    """The inputs of one case, and what is to come out."""
+    """The inputs of one case, and the expected outputs."""
 
     kind: m.ValueKind
     why_not: str | None = None
@@ -38,7 +38,7 @@ class Prepared:
 
 @dataclass(slots=True)
 class Outcome:
-    """One case, and what decides later."""
+    """One case, and evidence for the verdict."""
 
     case: Case
     cheats: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""An evaluation as text of at most 80 columns: the verdict first, then what it rests on."""
+"""An evaluation as text of at most 80 columns: the verdict first, then its evidence."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -106,7 +106,7 @@ def _correctness(evaluation: Evaluation) -> list[str]:
             f"{worst.max_abs:.2g}; {worst.shape} shape, {worst.kind} values."
         )
     if any(case.bit_exact_required for case in cases):
-        lines.append("Nothing has to be rounded here: equality was required.")
+        lines.append("No rounding is needed here, so equality was required.")
     if evaluation.power:
         proven = sum(each.proven for each in evaluation.power)
         lines.append(f"{proven} of {len(evaluation.power)} deliberate mistakes would be refused.")

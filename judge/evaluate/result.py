@@ -42,20 +42,20 @@ class Verdict(StrEnum):
     WRONG = "wrong"
     """Wrong in at least one counted case, or does not compile, load or run at the full shape."""
     CHEAT = "cheat"
-    """There is evidence that the result or the time is not that of the work."""
+    """There is evidence that the result or the time does not come from the work."""
     INCONCLUSIVE = "inconclusive"
     """The judge cannot tell: too few cases count, or wrong kernels would have passed as well."""
     LIBRARY = "library"
     """Right, and a library (cuBLAS, cuDNN, ATen) does the work: disclosed, not a cheat."""
     SPECIALISED = "specialised"
-    """Right at the given shape; raises (rather than being wrong) at others."""
+    """Right at the given shape; raises an error (instead of being wrong) at others."""
 
 
 RIGHT = frozenset({Verdict.CORRECT, Verdict.LIBRARY, Verdict.SPECIALISED})
-"""Verdicts of a kernel that may be used in the place of the problem's model."""
+"""Verdicts of a kernel that may replace the problem's model."""
 
 UNCHECKED = "times are unchecked claims: eager was not timed to calibrate the clock"
-"""What to say of times that are not `calibrated`."""
+"""The note on times that are not `calibrated`."""
 
 
 class Counterexample(Model):
@@ -88,7 +88,7 @@ class Case(Model):
     kind: str
     """Values of the inputs: given, normal, large, tiny, zero, negative or inf."""
     seed_index: int
-    """Which of the secret seeds; the seed itself is not told."""
+    """Which of the secret seeds; the seed itself is not disclosed."""
     constants: dict[str, int] = Field(default_factory=dict)
     """The problem's integer constants that were changed to make this shape."""
     counted: bool
@@ -112,7 +112,7 @@ class Case(Model):
     bit_exact_required: bool = False
     """Eager equals the rounded oracle bit for bit on this problem, so the candidate must too."""
     passed: bool
-    """True only for a counted case in which nothing was found."""
+    """True only for a counted case without a problem."""
     refused: bool = False
     """The candidate raised an error instead of answering."""
     problem: str | None = None
@@ -170,7 +170,7 @@ class Ratio(Model):
     """How much faster one contender is than another: time of `over` / time of `of`, paired."""
 
     of: str
-    """The contender that is praised (above 1 it is the faster one)."""
+    """The contender that is faster if the ratio is above 1."""
     over: str
     """The contender it is compared with."""
     ratio: float
@@ -180,11 +180,11 @@ class Ratio(Model):
     high: float
     """Upper end of the 95 % bootstrap interval."""
     significant: bool
-    """False where the difference is inside the noise: then it is reported as none."""
+    """False where the difference is within the noise: then it is reported as none."""
 
 
 class WallCheck(Model):
-    """A claimed event time held against the judge's own clock over many launches."""
+    """A reported event time compared with the judge's own clock over many launches."""
 
     contender: str
     """Whose time."""
@@ -195,7 +195,7 @@ class WallCheck(Model):
     gap_ms: float
     """What launching and waiting costs eager beyond its own event time."""
     passed: bool
-    """False where the wall clock says clearly more than the claim and the gap."""
+    """False where the wall clock shows clearly more than the reported time and the gap."""
     detail: str = ""
     """What was compared, in words."""
 
@@ -214,7 +214,7 @@ class Floor(Model):
     ms: float
     """The larger of the time for the bytes and the time for the operations."""
     bound: Literal["memory", "compute"]
-    """Which of the two it is."""
+    """Which of the two is larger."""
     notes: tuple[str, ...] = ()
     """Structural zeros and other caveats."""
 
@@ -307,7 +307,7 @@ class Evaluation(Model):
     interpreted: bool
     """True where Triton's interpreter ran the kernel, at reduced sizes."""
     gpu: str | None
-    """Name of the card."""
+    """Name of the GPU."""
     versions: dict[str, str]
     """kernel-kb, Python, torch, triton, CUDA, driver."""
     date: str
@@ -315,11 +315,11 @@ class Evaluation(Model):
     verdict: Verdict
     """The verdict."""
     reasons: tuple[str, ...]
-    """Why this verdict, the weightiest first; empty for a plain *correct*."""
+    """Reasons for the verdict, the most important first; empty for a plain *correct*."""
     fault: Fault | None = None
-    """Why a kernel that is wrong gave no result; a compiler's refusal before other faults."""
+    """Why a wrong kernel gave no result; a compiler error before other faults."""
     disclosures: tuple[str, ...] = ()
-    """What a reader should know although it decides nothing."""
+    """Caveats that do not affect the verdict."""
     calibrated: bool = True
     """As `TimingReport.calibrated`; True where nothing was timed."""
     oracle: str = ""
@@ -327,7 +327,7 @@ class Evaluation(Model):
     cases: tuple[Case, ...] = ()
     """All cases, counted or not."""
     power: tuple[PowerCheck, ...] = ()
-    """What the judge proved it would refuse."""
+    """Deliberate mistakes, and whether the judge would refuse them."""
     timings: tuple[Timing, ...] = ()
     """Empty where nothing was timed."""
     ratios: tuple[Ratio, ...] = ()

@@ -22,7 +22,7 @@ PATTERNS: tuple[tuple[str, Severity, str, str], ...] = (
     (
         "library-call", "disclose",
         r"\b(?:cublas|cudnn|cusparse|cufft|cusolver|cutensor|nvjpeg|nccl)\w*\s*\(",
-        "calls a library of NVIDIA's for the work",
+        "calls an NVIDIA library to do the work",
     ),
     (
         "library-call", "disclose",
@@ -32,7 +32,7 @@ PATTERNS: tuple[tuple[str, Severity, str, str], ...] = (
         r"AutoDispatch|Library|optional|Scalar|SymInt|globalContext|CppFunction|PackedTensor|"
         r"GenericPackedTensor|RestrictPtrTraits|DefaultPtrTraits|opmath_type|acc_type|ceil_div)"
         r"(?=[a-z_]\w*\s*\()\w+",
-        "calls ATen for the work",
+        "calls ATen to do the work",
     ),
     (
         "library-call", "disclose", r"\b(?:cub|thrust)::\w+",
@@ -47,7 +47,7 @@ PATTERNS: tuple[tuple[str, Severity, str, str], ...] = (
     (
         "other-card", "suspect",
         r"\b(?:cudaSetDevice|cudaDeviceEnablePeerAccess|cuCtxCreate)\w*\s*\(",
-        "chooses a GPU by itself",
+        "selects a GPU itself",
     ),
     (
         "process", "suspect",
@@ -70,7 +70,7 @@ PATTERNS: tuple[tuple[str, Severity, str, str], ...] = (
         "patched-measurement", "cheat",
         r"\bcuda(?:EventElapsedTime|EventRecord|DeviceSynchronize|StreamSynchronize|"
         r"EventSynchronize)\w*\s*\([^;{}]{0,400}\)\s{0,80}\{",
-        "defines a function of the CUDA runtime that the judge measures with",
+        "defines a function of the CUDA runtime that the judge uses to measure",
     ),
 )  # fmt: skip
 """Things to look for in CUDA text without comments: rule, severity, pattern and explanation."""

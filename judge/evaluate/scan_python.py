@@ -68,7 +68,7 @@ class PythonChecks:
             return  # a docstring
         text = node.value
         if "/proc/" in text or text == "/proc":
-            self.add(_READ, node, "looks into other processes")
+            self.add(_READ, node, "reads the data of other processes")
         if "__global__" in text or "#include" in text or 'extern "C"' in text:
             self.findings += cuda_findings(text, node.lineno)
 
@@ -83,9 +83,9 @@ class PythonChecks:
         elif _attribute(node, name) in tables.FRAME_ATTRIBUTES:
             self.add(_READ, node, "walks through the callers' frames")
         elif _attribute(node, name) in tables.CLOSURE_ATTRIBUTES:
-            self.add(_READ, node, "reaches into what a function remembers")
+            self.add(_READ, node, "reads a function's closure")
         elif isinstance(node, ast.Attribute) and node.attr == "__subclasses__":
-            self.add(_READ, node, "lists classes that it was not given")
+            self.add(_READ, node, "lists the subclasses of a class")
         self._modules(node, name)
 
     def _modules(self, node: ast.expr, name: str | None) -> None:
@@ -94,12 +94,12 @@ class PythonChecks:
             and within(name, *_JUDGE)
             and (name or "").partition(".")[0] not in self.defined
         ):
-            self.add(_READ, node, "takes the judge's own modules")
+            self.add(_READ, node, "uses the judge's own modules")
         if name == "sys.modules":
             self._sys_modules(node)
         elif name is not None and name.endswith(".sys.modules"):
             self.add(_READ, node,
-                     "goes through the loaded modules by way of another one")  # fmt: skip
+                     "searches the loaded modules through another module")  # fmt: skip
 
     def _imports(self, node: ast.Import | ast.ImportFrom) -> None:
         if isinstance(node, ast.Import):
@@ -117,7 +117,7 @@ class PythonChecks:
             return
         if isinstance(parent, ast.Attribute) and parent.attr in ("get", "setdefault"):
             return
-        self.add(_READ, parent or node, "goes through the loaded modules")
+        self.add(_READ, parent or node, "searches the loaded modules")
 
     def _patches(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign | ast.Delete):

@@ -3,8 +3,8 @@
 # Reading what is none of the kernel's business: no honest kernel needs it.
 FORBIDDEN_READS = {
     "gc.get_objects": "lists every live object, the reference's tensors among them",
-    "gc.get_referrers": "finds objects that hold another one",
-    "gc.get_referents": "finds objects that another one holds",
+    "gc.get_referrers": "finds objects that refer to another one",
+    "gc.get_referents": "finds objects that another one refers to",
     "sys._getframe": "reads the caller's frame",
     "sys._current_frames": "reads other threads' frames",
     "inspect.stack": "reads the callers' frames",

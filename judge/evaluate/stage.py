@@ -31,7 +31,7 @@ from judge.worker.buffers import dtype_of
 
 # Sums of 256 outputs are all small at once so seldom that nobody will see it.
 FEW = 256
-# Redrawn parameters that are named.
+# Tensors of the model that a sentence names.
 _NAMED = 4
 # Of eager's error: what two of its calls may differ by if the error is that of its roundings.
 _SAME_SHARE = 0.1
@@ -102,6 +102,7 @@ class Stage:
         self.worker.contender("eager")
         self._terms: float | None = None
         self._narrowed = False
+        self._carried: list[str] = []
         self._oracle_specs: dict[str, list[m.TensorSpec]] = {}
         self._likely_specs: list[m.TensorSpec] = []
         self._arguments: list[m.Argument] = []
@@ -144,7 +145,7 @@ class Stage:
             self._run(prepared, lent)
         except CommandFailedError as error:
             refuse_shortage(error)
-            prepared.why_not = f"the problem itself fails: {error.kind}: {error.message}"
+            prepared.why_not = f"the reference fails: {error.kind}: {error.message}"
             prepared.raised = error.kind
             self.broken = m.is_device_error(error.message)
         return prepared
@@ -196,6 +197,9 @@ class Stage:
         oracle, values = self._ask_oracle(len(called.outputs), "oracle", None)
         self._restore(prepared, lent)
         prepared.why_not = undefined(prepared.kind, prepared.outputs, oracle, values)
+        if self._carried:
+            names = _first(self._carried)
+            prepared.why_not = f"the output depends on earlier calls, each of which changes {names}"
         if prepared.why_not:
             return
         reference = self._reference = Reference(
@@ -226,13 +230,13 @@ class Stage:
             and not eager.unequal(index)
         )
         if eager.problem:
-            prepared.why_not = f"eager itself is off: {eager.problem}"
+            prepared.why_not = f"eager itself is wrong: {eager.problem}"
         elif off := reference.off(eager):
             first = [each.clone() for each in got]
             _, again = self._eager(prepared, lent, late=False)
             self._restore(prepared, lent)
             if apart(first, again) > _SAME_SHARE * (eager.largest("norm_ratio") or 0.0):
-                prepared.why_not = "eager itself is off, and differs from call to call"
+                prepared.why_not = "eager itself is inaccurate, and varies from call to call"
             prepared.off = off
         if sum(output.nbytes for output in prepared.outputs) > _LARGE_BYTES:
             # The kernel has to fit beside what the judge holds.
@@ -296,6 +300,7 @@ class Stage:
             answer = self.worker.oracle(command.model_copy(update={"into": names(lent)}))
             self.oracle_precision, self.why_float32 = answer.precision, answer.why_float32
             self._narrowed = self._narrowed or answer.narrowed
+            self._carried = answer.carried
         except CommandFailedError:
             del self._oracle_specs[method]  # the shape may depend on the values
             raise
@@ -383,8 +388,12 @@ def _step(lent: Lent) -> float:
 def _redrawn(names: Sequence[str]) -> str:
     if not names:
         return ""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
-        "parameters that are alike throughout, such as a norm's weights of 1, were given other "
-        f"values: {', '.join(names[:_NAMED])}{more}"
+        "constant parameters, such as a norm's weights of 1, were given other values: "
+        f"{_first(names)}"
     )
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"

@@ -143,7 +143,7 @@ def time_contenders(
     device = conditions.exporter.device
     cuda = device.type == "cuda"
     if cuda and ceilings is None:
-        conditions.say(Progress("measuring the card's ceilings"))
+        conditions.say(Progress("measuring the GPU's ceilings"))
         ceilings = measure_ceilings(str(device))
     watch = ClockWatch(card_id(str(device))) if cuda else None
     with watch or contextlib.nullcontext():
@@ -163,14 +163,14 @@ def measure(contenders: Sequence[Contender], conditions: Conditions) -> Measurem
             checked = any(contender.checked for contender in contenders)
             _rounds(interleaver, plan, conditions.limits, checked)
             if plan.method == "events":  # a graph runs as a whole, in its turn
-                say(Progress("looking for work outside stream order"))
+                say(Progress("checking for work outside stream order"))
                 interleaver.look_for_turns()
             notes += interleaver.notes
             tracks = interleaver.tracks
             if not interleaver.pausing:
                 notes.append(
-                    "contenders could not be stopped while it was not their turn: one of them "
-                    "could have kept the card busy for the others"
+                    "contenders could not be paused outside their turns, so one of them "
+                    "could have kept the GPU busy while another was timed"
                 )
     finally:
         sets.close()
@@ -233,7 +233,7 @@ def report(
         if floor is not None:
             flags += floors.flags(summary.median, floor.ms)
         if summary.p90 - summary.p10 > _NOISY * summary.median:
-            flags.append("noisy: p90 and p10 are more than 20 % of the median apart")
+            flags.append("noisy: p90 and p10 differ by more than 20 % of the median")
         timings.append(
             Timing(
                 contender=name,
@@ -276,9 +276,9 @@ def _even_out(measured: Measurement, found: _Found) -> None:
         if uneven <= usual + UNEVEN:
             continue
         text = f"the mean launch of a batch takes {1 + uneven:.2f} times as long as the median one"
-        found.flagged[name].append(f"{text}: the mean is given")
+        found.flagged[name].append(f"{text}, so the mean is reported")
         if number == 0 and uneven > usual + SHIFTED:
-            found.cheats.append(f"{text}: few launches do the work of the others")
+            found.cheats.append(f"{text}: a few launches do the work of the others")
         track.times = evened(track.times)
 
 

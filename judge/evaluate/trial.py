@@ -162,10 +162,10 @@ class Trial:
                         # Longer than what its loops wanted: no shape that it has to take.
                         each.note(counted=False, refused=False, why_not=each.case.problem)
                     elif each.case.refused:
-                        larger.why_not_all = "it declines larger shapes"
+                        larger.why_not_all = "the kernel declines larger shapes"
             if self._broken or not contestant.worker.alive:
                 slow = f"larger shapes take more than {CALL_SECONDS:.0f} s"
-                larger.why_not_all = "the problem cannot be run there" if self._broken else slow
+                larger.why_not_all = "the reference cannot run them" if self._broken else slow
                 break
             if self._decided():
                 return
@@ -187,7 +187,7 @@ class Trial:
                     self._worker.describe_inputs(0)
             except WorkerError as error:
                 case = cases.uncalled(
-                    shape, ValueKind.GIVEN, why_not=f"no shape of this problem: {error}"
+                    shape, ValueKind.GIVEN, why_not=f"the problem cannot have this shape: {error}"
                 )
                 self.evidence.outcomes.append(Outcome(case))
                 if not self._worker.alive or is_device_error(str(error)):
@@ -224,8 +224,8 @@ class Trial:
             if shape.label == "full":
                 raise KbError(f"{self.problem.name} cannot be run: {error}") from None
             raise ProblemFaultError(
-                f"the problem could be built at the {shape.label} shape before the kernel ran, and "
-                f"now fails: {error}"
+                f"the reference worked at the {shape.label} shape before the kernel ran, but now "
+                f"fails: {error}"
             ) from None
 
     def _cases(self, stage: Stage, power: Power | None, *, decides: bool = False) -> None:
@@ -249,7 +249,7 @@ class Trial:
                 if shape.label == "full":
                     raise
                 self._require_repeat(stage, planned, type(error).__name__)
-                why_not = f"the problem itself fails: {error}"
+                why_not = f"the reference fails: {error}"
                 self.evidence.outcomes.append(
                     Outcome(cases.uncalled(shape, planned.kind, why_not=why_not))
                 )
@@ -317,8 +317,8 @@ class Trial:
             self._contestant.worker.resume()
         if again != failure:
             raise ProblemFaultError(
-                f"the problem's own side failed ({failure}) beside the kernel and not by itself "
-                f"({again or 'it then ran'}): nothing can be said of the kernel"
+                f"the reference failed ({failure}) while the kernel's process ran, but alone it "
+                f"{f'failed otherwise ({again})' if again else 'ran'}: the kernel cannot be judged"
             )
 
     def _not_loaded(self, error: WorkerError, shape: PlannedShape) -> None:
@@ -366,5 +366,5 @@ class Trial:
             self.evidence.wrong += self.report.wrong
             self.evidence.cheats += self.report.cheats
         if all(each.contender != "candidate" for each in timings):
-            known = self.evidence.wrong or contest.notes or ["no launch of it was timed"]
+            known = self.evidence.wrong or contest.notes or ["none of its launches was timed"]
             self.evidence.untimed = known[-1]

@@ -67,18 +67,18 @@ def out_of_turn(
         if problem is None:
             if not copied:
                 return (
-                    "works on another stream that the one that it is called on does not wait for: "
-                    f"what follows there finds its output unfinished ({wrong}), and the rest of "
-                    "its work is not in the time of the events"
+                    "works on another stream that the caller's stream does not wait for: "
+                    f"later work there finds the output unfinished ({wrong}), and the events "
+                    "do not time the rest"
                 )
             return None
         if check(sets.seeds[0], outputs) is None:
             return (
-                "works on another stream ahead of the one that it is called on: its output is that "
-                "of contents from before its turn, and its work is not in the time of the events"
+                "works on another stream ahead of the caller's stream: its output belongs to "
+                "earlier inputs, and the events do not time its work"
             )
         wrong = problem
-    return f"is wrong where its stream has to wait before it can begin: {wrong}"
+    return f"is wrong if its stream has to wait before the work starts: {wrong}"
 
 
 def _held_launch(
@@ -116,4 +116,4 @@ def _held_launch(
             writer.join()
         if written and written.pop() - start <= LATEST_S:
             return fetch()
-    raise UntestedError("the contents could not be exchanged in time while a stream was held")
+    raise UntestedError("the inputs could not be replaced in time while a stream was held")

@@ -38,7 +38,7 @@ _SHOWN = 5
 # Seen in Triton 3.9: its interpreter keeps bfloat16 as bits and computes with them as integers.
 CONVERTED_TO_BFLOAT16 = (
     "the kernel converts to bfloat16, in which Triton's interpreter computes wrongly: check on a "
-    "GPU, or with float16 in its place"
+    "GPU, or use float16 instead"
 )
 INTERPRETED_BFLOAT16 = (
     "Triton's interpreter computes wrongly in bfloat16: check with --dtype float16 or float32, or "
@@ -143,8 +143,8 @@ def decide(evidence: Evidence) -> Decision:
 
 def _own(evidence: Evidence, reasons: dict[Verdict, list[str]]) -> Decision:
     """PyTorch itself is right by definition; what could not be shown is disclosed."""
-    doubts = [f"not shown: {reason}" for reason in reasons[Verdict.WRONG][:_SHOWN]]
-    doubts += [f"not shown: {reason}" for reason in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
+    doubts = [f"not verified: {reason}" for reason in reasons[Verdict.WRONG][:_SHOWN]]
+    doubts += [f"not verified: {reason}" for reason in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
     said = "it is the problem's own model, run by PyTorch"
     why = (said,) if evidence.untimed is None else (evidence.untimed, said)
     return Decision(Verdict.LIBRARY, why, (*doubts, *_disclosures(evidence)))
@@ -175,7 +175,7 @@ def _cheats(evidence: Evidence) -> list[str]:
     found += [str(each) for each in evidence.scan if each.severity == "cheat"]
     found += [f"{name} was replaced" for name in evidence.observations.all("patched")]
     if any(each.other_card for each in evidence.observations.seen):
-        found.append("it works on another GPU beside the judged one, and the baselines do not")
+        found.append("it also works on another GPU, which the baselines do not")
     if nothing := _nothing_ran(evidence):
         found.append(nothing)
     return list(dict.fromkeys(found))
@@ -229,7 +229,7 @@ def _inconclusive(evidence: Evidence) -> list[str]:
         problem = next((case.problem for case in counted if case.refused), None)
         if problem is None:
             return []  # it answers, and wrongly
-        return [f"it answers at none of the shapes that were tried: {problem}"]
+        return [f"it raises an error at every shape that was tried: {problem}"]
     # On large values a random part of the result is too small to matter.
     telling = [case for case in passed if case.kind in _TELLING]
     if evidence.given_shape and not any(case.shape == "full" for case in telling):
@@ -245,7 +245,7 @@ def _specialised(evidence: Evidence) -> list[str]:
         return []
     first = refused[0]
     count = len({tuple(sorted(case.constants.items())) for case in refused})
-    return [f"it declines {count} other shape(s), first {describe(first)}: {first.problem}"]
+    return [f"it declines {count} other shape(s); the first: {describe(first)}: {first.problem}"]
 
 
 def _library(evidence: Evidence) -> list[str]:
@@ -254,17 +254,17 @@ def _library(evidence: Evidence) -> list[str]:
     if hosts:
         what = f" ({hosts[0]})" if hosts[0] else ""
         if not evidence.observations.names("triton_launches"):
-            return [f"the host does all of the work, and no Triton kernel{what}"]
+            return [f"the host does all of the work{what}; no Triton kernel runs"]
         return [
-            "the host does a part of the work: with the inputs' values hidden from all but the "
-            f"loads of Triton kernels the result is wrong{what}"
+            f"the host does part of the work{what}: the result is wrong if only the loads of "
+            "Triton kernels see the true input values"
         ]
     own = bool(evidence.observations.names("triton_launches"))
     own = own or evidence.language is Language.CUDA
     theirs = {_operator(name) for name in evidence.eager.aten} if evidence.eager else set()
     main = [name for op, name in ran.items() if op in _WORK or op in theirs - _BESIDE]
     if main:
-        return [f"a library does work of the problem: {', '.join(sorted(main)[:_SHOWN])}"]
+        return [f"a library does part of the problem's work: {', '.join(sorted(main)[:_SHOWN])}"]
     if ran and not own:
         return [f"a library does all of the work: {', '.join(sorted(ran.values())[:_SHOWN])}"]
     return []
@@ -274,7 +274,7 @@ def _disclosures(evidence: Evidence) -> list[str]:
     found = []
     small = [name for name in evidence.observations.names("aten") if _operator(name) in _BESIDE]
     if small and evidence.observations.names("triton_launches"):
-        found.append(f"beside its own kernels it calls {', '.join(sorted(small)[:_SHOWN])}")
+        found.append(f"besides its own kernels, it calls {', '.join(sorted(small)[:_SHOWN])}")
     if any(each.other_stream for each in evidence.observations.seen):
         found.append("it issues work on a stream of its own")
     libraries = _foreign(evidence.observations.all("libraries"))
@@ -287,8 +287,8 @@ def _disclosures(evidence: Evidence) -> list[str]:
     left = [outcome.case for outcome in evidence.outcomes if not outcome.case.counted]
     if left:
         found.append(
-            f"{len(left)} of {len(evidence.outcomes)} cases do not count, "
-            f"first {describe(left[0])}: {left[0].why_not}"
+            f"{len(left)} of {len(evidence.outcomes)} cases do not count; "
+            f"the first: {describe(left[0])}: {left[0].why_not}"
         )
     return list(dict.fromkeys(found))
 

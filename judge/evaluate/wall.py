@@ -100,8 +100,8 @@ def check(
     kind = "held" if held else "free-running"
     detail = (
         f"{len(rounds)} {kind} batches of {launches:.0f} launches: "
-        f"{excess * 1e3:+.1f} µs a launch beyond the claim and eager's gap, "
-        f"up to {allowed * 1e3:.1f} µs is no evidence"
+        f"{excess * 1e3:+.1f} µs a launch beyond the reported time and eager's gap, "
+        f"up to {allowed * 1e3:.1f} µs is tolerated"
     )
     return WallCheck(
         contender=contender,
@@ -116,7 +116,7 @@ def check(
 def statement(check: WallCheck) -> str:
     """One line that says what a violated check means."""
     return (
-        f"{check.contender} claims {check.claimed_ms:.4g} ms a launch, but the judge's clock saw "
+        f"{check.contender} reports {check.claimed_ms:.4g} ms a launch, but the judge measured "
         f"{check.wall_ms:.4g} ms, of which launching and waiting explain {check.gap_ms:.4g} ms "
         f"({check.detail})"
     )

@@ -110,7 +110,7 @@ def bind(
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise BindingError(f"kernel_function has no signature to bind: {error}") from error
+        raise BindingError(f"cannot read the signature of kernel_function: {error}") from error
     names = list(tensors)
     values = {
         name: _tuples(value)
@@ -156,8 +156,8 @@ def _bound(
         if p.kind is p.VAR_POSITIONAL:
             if by_name_only:
                 raise BindingError(
-                    "kernel_function has a parameter with a default before *args that nothing "
-                    "matches: move it behind *args"
+                    "kernel_function has a parameter with a default before *args that matches "
+                    "nothing: move it after *args"
                 )
             positional += [Source(input=i) for i in range(len(for_inputs), inputs)]
             taken = {each.tensor for each in found.values()}

@@ -76,14 +76,14 @@ class Output(_Strict):
     like: Identifier | None = None
     """An input of the same shape and, unless `dtype` says otherwise, dtype."""
     shape: Annotated[tuple[str | int, ...] | None, _List] = None
-    """An expression a dimension; a list, or separated by commas."""
+    """One expression for each dimension; a list, or separated by commas."""
     dtype: str | None = None
-    """A dtype's name, or `x.dtype` for that of an input."""
+    """A dtype's name, or `x.dtype` for the dtype of input `x`."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if (self.like is None) == (self.shape is None):
-            raise ValueError("give one of 'like' and 'shape'")
+            raise ValueError("give either 'like' or 'shape'")
         if self.shape is not None and self.dtype is None:
             raise ValueError("'shape' needs a 'dtype'")
         return self
@@ -103,10 +103,10 @@ class CudaEntry(_Strict):
         outputs = [output.name for output in self.outputs]
         names = [*self.inputs, *outputs]
         if repeated := {name for name in names if names.count(name) > 1 or name == _STREAM}:
-            raise ValueError(f"the name '{min(repeated)}' is taken")
+            raise ValueError(f"the name '{min(repeated)}' is used twice or reserved")
         for output in self.outputs:
             if output.like is not None and output.like not in self.inputs:
-                raise ValueError(f"'{output.like}' is no input")
+                raise ValueError(f"'{output.like}' is not an input")
             if output.dtype is not None:
                 self._check_dtype(output.dtype)
             for size in output.shape or ():
@@ -116,7 +116,7 @@ class CudaEntry(_Strict):
                 _check(typed[2], names)
             elif argument not in names and argument != _STREAM:
                 raise ValueError(
-                    f"argument '{argument}': neither an input, an output, 'stream', nor a type "
+                    f"argument '{argument}' is not an input, an output, 'stream', or a type "
                     f"({', '.join(_C_TYPES)}) and an expression"
                 )
         if unused := [name for name in outputs if name not in self.arguments]:
@@ -137,7 +137,7 @@ class CudaEntry(_Strict):
         if not any_runs_on(self.architectures, device):
             raise ProblemFileError(
                 f"{self.entry} is for {describe_targets(self.architectures)}, "
-                f"and the device is {device}"
+                f"but the device is {device}"
             )
 
 
@@ -256,9 +256,9 @@ def _check(expression: str, names: Sequence[str]) -> None:
     try:
         tree = _tree(expression)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"'{expression}' is no expression") from error
+        raise ValueError(f"'{expression}' is not an expression") from error
     if (unknown := _outside(tree, names)) is not None:
-        raise ValueError(f"'{expression}': '{ast.unparse(unknown)}' cannot stand in an expression")
+        raise ValueError(f"'{expression}': '{ast.unparse(unknown)}' is not allowed here")
 
 
 def _outside(node: ast.expr, names: Sequence[str]) -> ast.expr | None:  # noqa: PLR0911

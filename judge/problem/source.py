@@ -95,8 +95,8 @@ class ProblemFile:
         if unknown := sorted(set(judge.constants) - set(constants)):
             line = definitions(module)[_DECLARATION].lineno
             raise ProblemFileError(
-                f"{file.name}:{line}: {_DECLARATION} has a rule for '{unknown[0]}', which is no "
-                f"module-level integer that get_inputs uses; there are: {_list(constants)}"
+                f"{file.name}:{line}: {_DECLARATION} has a rule for '{unknown[0]}', which is not "
+                f"a module-level integer that get_inputs uses; those are: {_list(constants)}"
             )
         return cls(file.name, text, file.sha256, constants, judge)
 
@@ -111,7 +111,7 @@ class ProblemFile:
         if unknown := sorted(set(values) - set(self.constants)):
             raise ProblemFileError(
                 f"{self.name}: no module-level integer constant '{unknown[0]}' that get_inputs "
-                f"uses; there are: {_list(self.constants)}"
+                f"uses; those are: {_list(self.constants)}"
             )
         data = self.text.encode()
         chosen = [(self.constants[name], value) for name, value in values.items()]

@@ -64,7 +64,7 @@ def _python(spec: Spec, folder: Path, notes: list[str]) -> list[StaticFacts]:
             load(spec.model_copy(update={"device": _DEVICE}), folder)()
     except Exception as error:
         said = " ".join(str(error).split())[:300]
-        notes.append(f"without a GPU the kernel file stopped at: {type(error).__name__}: {said}")
+        notes.append(f"without a GPU, the kernel file failed with: {type(error).__name__}: {said}")
     return triton_facts(launched, notes) + library_facts(spec.architecture, notes)
 
 

@@ -152,7 +152,7 @@ class Programs(AbstractContextManager["Programs"]):
         with self._zygote.spawn("judge.sandbox.script:main", policy) as process:
             if not self._trust and (lacking := missing(process.layers)):
                 raise SandboxError(
-                    f"refused to run code that is not trusted: no isolation of {lacking[0]} here"
+                    f"refused to run untrusted code: the sandbox here does not isolate {lacking[0]}"
                 )
             process.channel.sendall(request(source.replace("{arguments}", repr(filled))))
             ended = None

@@ -21,7 +21,7 @@ _QUERY_TIMEOUT_S = 120
 _UNKNOWN_METRIC = re.compile(r"Failed to find metric (?:regex:\^)?([\w.]+?)(?:\\?\.|\(|\$|\s|$)")
 _QUERIED = re.compile(r"^\"?([a-z][a-z0-9]*__\w+)", re.MULTILINE)
 _PERMISSION = (
-    "the GPU's performance counters are not open to this user (ERR_NVGPUCTRPERM): an "
+    "this user may not read the GPU's performance counters (ERR_NVGPUCTRPERM): an "
     "administrator can load the driver with NVreg_RestrictProfilingToAdminUsers=0, see "
     "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
 )
@@ -105,7 +105,7 @@ def version(ncu: Path) -> str:
     """
     found = re.search(r"Version\s+([\d.]+)", _ask([ncu, "--version"]))
     if not found:
-        raise NcuError(f"{ncu} does not tell its version: is it Nsight Compute?")
+        raise NcuError(f"{ncu} prints no version: is it Nsight Compute?")
     return found[1]
 
 

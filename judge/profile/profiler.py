@@ -68,7 +68,7 @@ class Request(RunOptions):
     report: Path | None = None
     """Where ncu's report is kept, for its own user interface."""
     locked: bool = False
-    """The caller holds the card's lock already."""
+    """The caller already holds the GPU's lock."""
     say: Say = silent
     """Takes progress."""
 
@@ -130,9 +130,7 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
     if request.architecture is not None:
         parse_architecture(request.architecture)
     if not gpu and request.architecture is None:
-        raise InvalidInputError(
-            "there is no GPU here: name what to compile for, such as --arch sm_90a"
-        )
+        raise InvalidInputError("this machine has no GPU: name a target, such as --arch sm_90a")
     on_card = gpu and not request.locked and (request.sanitize or not request.static_only)
     card = _card(request.device) if on_card else None
     with Programs(zygote, trust=request.trust) as programs, ExitStack() as held:
@@ -227,8 +225,8 @@ def _count(request: Request, programs: Programs, notes: list[str]) -> _Counters:
                 raise
             without |= step
             off = ", ".join(sorted(without))
-            notes.append(f"profiled without {off}, under which the profiler failed: {error}")
-    raise nsight.NcuError("ncu refused metric after metric: is it a version of this GPU's time?")
+            notes.append(f"profiled without {off}, because the profiler failed with it: {error}")
+    raise nsight.NcuError("ncu rejected too many metrics: is this ncu recent enough for the GPU?")
 
 
 def _next_step(
@@ -246,7 +244,7 @@ def _counted(request: Request, programs: Programs, tool: Path, ran: Ran, version
         raise nsight.NcuError("ncu did not connect to the program that it started")
     if ran.timed_out:
         raise nsight.FinalError(
-            f"ncu did not finish within {request.timeout:.0f} s: give it more with --timeout"
+            f"ncu did not finish within {request.timeout:.0f} s: raise the limit with --timeout"
         )
     report = take(ran.scratch / "report.ncu-rep", _MAX_REPORT_BYTES)
     answer = _answer(ran)
@@ -258,7 +256,7 @@ def _counted(request: Request, programs: Programs, tool: Path, ran: Ran, version
         raise error
     assert report is not None
     if answer is None:
-        raise nsight.FinalError(f"the profiled program gave no answer: {ran.said()}")
+        raise nsight.FinalError(f"the profiled program returned no result: {ran.said()}")
     kept = programs.given("report.ncu-rep", report)
     if request.report is not None:
         try:
@@ -295,7 +293,7 @@ def _compile(request: Request, programs: Programs) -> tuple[Answer, tuple[Layer,
     """Static facts without running anything on a GPU; what fails becomes a note."""
     architecture = request.architecture or _own_architecture()
     if architecture is None:
-        return Answer(notes=("no static facts: name what to compile for with --arch",)), ()
+        return Answer(notes=("no static facts: name a target with --arch",)), ()
     request.say(Progress(f"compiling for {architecture}"))
     spec = programs.given(
         "compile.json",

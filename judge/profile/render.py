@@ -69,7 +69,7 @@ def _kernel(number: int, kernel: KernelProfile) -> Iterator[str]:
             yield from lines
     if absent:
         listed = ", ".join(each.label for each in absent)
-        yield from _wrap(f"Not on this card or not known to this ncu: {listed}", indent="  ")
+        yield from _wrap(f"Not available on this GPU or in this ncu: {listed}", indent="  ")
     if kernel.static:
         yield from _static(kernel.static)
 

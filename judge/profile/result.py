@@ -69,9 +69,9 @@ class KernelProfile(Model):
     """Metric of `kb/data/metrics.yaml` → mean over the launches, each weighted by its time (the
     duration itself is their plain mean). Base units: byte, ns, %, byte/s."""
     missing: tuple[str, ...] = ()
-    """Metrics that were asked for and that no launch of this kernel has on this card."""
+    """Requested metrics that no launch of this kernel has on this GPU."""
     each: tuple[LaunchProfile, ...] = ()
-    """The launches, kept apart."""
+    """The individual launches."""
     static: StaticFacts | None = None
     """Facts of its machine code, where the candidate's own code has a function of this name."""
 
@@ -97,7 +97,7 @@ class Profile(Model):
     kernel: str
     """The kernel file's name."""
     gpu: str | None
-    """Name of the card; None where nothing was run."""
+    """Name of the GPU; None where nothing was run."""
     architecture: str | None = None
     """What the static facts were compiled for."""
     ncu_version: str | None = None
@@ -109,9 +109,9 @@ class Profile(Model):
     static: tuple[StaticFacts, ...] = ()
     """All functions of the candidate's own code."""
     sanitizer: tuple[SanitizerReport, ...] = ()
-    """Empty unless it was asked for."""
+    """Empty unless requested."""
     notes: tuple[str, ...] = ()
-    """What a reader should know: what could not run, and why."""
+    """What could not run, and why."""
     layers: tuple[Layer, ...] = ()
     """The sandbox's layers that held the profiled process."""
 

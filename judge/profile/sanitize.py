@@ -76,7 +76,7 @@ def read_log(tool: Tool, log: str, output: str, *, timed_out: bool = False) -> S
     if not summary:
         lines = [line.strip() for line in (log + "\n" + output).splitlines() if line.strip()]
         said = lines[-1] if lines else "it printed nothing"
-        return SanitizerReport(tool=tool, errors=None, detail=f"it gave no summary: {said}")
+        return SanitizerReport(tool=tool, errors=None, detail=f"it printed no summary: {said}")
     errors = sum(int(one or other) for one, other in summary)
     return SanitizerReport(
         tool=tool,

@@ -160,7 +160,7 @@ class Sandboxed(AbstractContextManager["Sandboxed"]):
             self._send_signal(self.pid, signal.SIGKILL)
             self._kill_directly()
         if not self._ended.wait(GONE_SECONDS):
-            self.end(None, signal.SIGKILL, "it has not gone yet: stuck in a device driver")
+            self.end(None, signal.SIGKILL, "it has not ended yet: it is stuck in a device driver")
         self.channel.close()
         assert self.exit is not None
         return self.exit

@@ -40,7 +40,7 @@ def answer_for_a_card(note: Callable[[str], Any]) -> None:
     """Have torch.cuda answer for a small card; `note` is told when its properties are asked for."""
 
     def properties(_device: Any = None) -> SimpleNamespace:
-        note(f"the interpreter says that its card has {MULTIPROCESSORS} multiprocessors")
+        note(f"the interpreter reports a GPU with {MULTIPROCESSORS} multiprocessors")
         return SimpleNamespace(**_PROPERTIES)
 
     changed: Any = torch.cuda

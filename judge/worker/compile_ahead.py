@@ -186,7 +186,7 @@ def _collect(running: dict[str, _Child], found: dict[str, Compiled], seconds: fl
         elif now > child.limit:
             _end(child)
             del running[name]
-            found[name] = Compiled(f"it compiles for more than {seconds:g} s", slow=True)
+            found[name] = Compiled(f"compiling takes more than {seconds:g} s", slow=True)
 
 
 def _end(child: _Child) -> None:

@@ -89,7 +89,7 @@ def _model_new(command: LoadKernel, model_class: Any, tensors: Mapping[str, Any]
     to do, under which the same layers draw the same parameters.
     """
     if command.init_inputs is None:
-        raise MissingNameError("the problem's get_init_inputs cannot be passed on to ModelNew")
+        raise MissingNameError("get_init_inputs returns values that cannot be sent to ModelNew")
     seed_everything(command.seed)
     model: Run = model_class(*decode(command.init_inputs))
     dtype = None if command.dtype is None else dtype_of(command.dtype)

@@ -118,7 +118,7 @@ def _why(error: Exception, file: str) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     where = f" (line {lines[-1]})" if lines else ""
-    return f"what it computes depends on values of its tensors{where}"
+    return f"its branches or sizes depend on values of its tensors{where}"
 
 
 def _described(program: Any) -> Graph:

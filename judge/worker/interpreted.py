@@ -157,7 +157,7 @@ class Watch:
         """Count one more, and return where kernels find what `pointers` lead to."""
         self.accesses += 1
         if self._most_accesses is not None and self.accesses > self._most_accesses:
-            raise TooLongError(f"it makes more than {self._most_accesses} accesses to memory")
+            raise TooLongError(f"it makes more than {self._most_accesses} memory accesses")
         return pointers if self.memory is None else self.memory.at(pointers, mask, what)
 
     @contextlib.contextmanager

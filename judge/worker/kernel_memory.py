@@ -170,9 +170,9 @@ class KernelMemory:
             before = int(self._starts[place + 1]) - each if place + 1 < self._count else _NEAR
             if min(after, before) < _NEAR:
                 if after > before:
-                    where = f"{before} bytes before the beginning"
+                    where = f"{before} bytes before the start"
                 else:
-                    where = f"{after} bytes behind the end" if after else "right behind the end"
+                    where = f"{after} bytes past the end" if after else "right past the end"
                 self.outside = f"a kernel {what} {where} of a tensor"
                 return
 

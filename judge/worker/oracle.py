@@ -17,9 +17,10 @@ from judge.worker.buffers import (
     dtype_name,
     spec_of,
 )
+from judge.worker.carried import carried
 from judge.worker.mutations import mutated_inputs, mutated_model
 from judge.worker.outputs import flatten
-from judge.worker.problem import LoadedProblem, move
+from judge.worker.problem import LoadedProblem, move, set_state
 from judge.worker.seeds import set_precision
 
 # Inputs, outputs and this many temporaries as large as all of them are alive at a time in typical
@@ -54,6 +55,7 @@ class Oracle:
         self._precision: Precision = "float64"
         self._why_float32 = ""
         self._narrowed = False
+        self._carried: list[str] | None = None
         self._sliced: dict[tuple[Any, ...], frozenset[int]] = {}
 
     def run(self, task: m.Oracle, inputs: list[Any], buffers: OpenBuffers) -> m.OracleOutputs:
@@ -112,6 +114,7 @@ class Oracle:
             precision=self._precision,
             why_float32=self._why_float32,
             narrowed=self._narrowed,
+            carried=self._carried or [],
             chunks=chunks,
         )
 
@@ -150,14 +153,23 @@ class Oracle:
                 narrowing,
             ):
                 call = model if task.method == "forward" else getattr(model, task.method)
-                return flatten(call(*(cast(value, dtype) for value in inputs)))
+                outputs = flatten(call(*(cast(value, dtype) for value in inputs)))
+            if self._carried is None and task.into and not task.mutate:
+                self._carried = self._find_carried(model, precision, inputs)
+            return outputs
         finally:
             set_precision(self._problem.precision)
             self._narrowed = self._narrowed or narrowing.seen
 
+    def _find_carried(self, called: Any, precision: Precision, inputs: list[Any]) -> list[str]:
+        dtype = getattr(torch, precision)
+        with default_dtype(dtype), self._problem.device, torch.no_grad():
+            return carried(called, self._model(precision), [cast(each, dtype) for each in inputs])
+
     def _model(self, precision: Precision) -> Any:
         if precision not in self._models:
             model = copy.deepcopy(self._problem.model)
+            set_state(model, self._problem.built)
             move(model, self._problem.device, getattr(torch, precision))
             self._models[precision] = model
         return self._models[precision]

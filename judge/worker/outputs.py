@@ -22,7 +22,7 @@ _detach: Final = torch.Tensor.detach
 
 
 class OutputError(Exception):
-    """A call returned something that is no dense tensor, or nothing."""
+    """A call returned something that is not a dense tensor, or nothing."""
 
 
 def flatten(returned: Any) -> list[Any]:
@@ -52,7 +52,7 @@ def _collect(value: Any, found: list[Any], depth: int) -> None:
                 "return plain tensors"
             )
         if value.layout != torch.strided or value.is_nested:
-            raise OutputError(f"output {len(found)} is no dense tensor")
+            raise OutputError(f"output {len(found)} is not a dense tensor")
         found.append(_detach(value))
     elif (inside := _elements(value, kind)) is not None and depth:
         for each in inside:

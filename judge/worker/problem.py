@@ -1,8 +1,9 @@
 """A problem file, executed: its model, what the model holds, and the inputs it makes."""
 
+import copy
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,6 +56,8 @@ class LoadedProblem:
         self.model.requires_grad_(False)
         move(self.model, self.device, self.dtype)
         self.redrawn = _part_constants(self.model, command.seed)
+        self.built = [(name, copy.deepcopy(value)) for name, value in state(self.model)]
+        """What calls may change in the model, as it is before the first one."""
         set_precision(self.precision)
         _, *taken = inspect.signature(model_class.forward).parameters.values()
         named = (p for p in taken if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
@@ -117,7 +120,7 @@ class LoadedProblem:
         if not isinstance(value, torch.Tensor):
             return value
         if value.layout != torch.strided or value.is_nested or value.is_quantized:
-            raise InputError(f"input {index} is no dense tensor")
+            raise InputError(f"input {index} is not a dense tensor")
         dtype = self.dtype if self.dtype is not None and value.is_floating_point() else value.dtype
         return value.detach().to(self.device, dtype).contiguous()
 
@@ -137,7 +140,7 @@ class LoadedProblem:
             return InputSpec(name=name, value=encode(value))
         except NotEncodableError as error:
             raise InputError(
-                f"input {index} ({name}): {error}; inputs are tensors or plain values"
+                f"input {index} ({name}): {error}; inputs must be tensors or plain values"
             ) from None
 
 
@@ -149,6 +152,21 @@ def move(model: Any, device: Any, dtype: Any) -> None:
             if isinstance(value, torch.Tensor):
                 cast = dtype if dtype is not None and value.is_floating_point() else value.dtype
                 setattr(module, name, value.detach().to(device, cast))
+
+
+def state(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a model holds beside its parameters: tensors and numbers, by dotted name."""
+    yield from model.named_buffers(remove_duplicate=False)
+    for dotted, _, value in _plain_attributes(model):
+        if isinstance(value, torch.Tensor | int | float):
+            yield dotted, value
+
+
+def set_state(model: Any, values: Iterable[tuple[str, Any]]) -> None:
+    """Give a model the state that another one of its class had; tensors are copied."""
+    for dotted, value in values:
+        prefix, _, name = dotted.rpartition(".")
+        setattr(model.get_submodule(prefix), name, copy.deepcopy(value))
 
 
 def apply_to_fakes(module: Any, function: Any, recurse: bool = True) -> Any:

@@ -73,6 +73,8 @@ class OracleOutputs(Reply):
     narrowed: bool = False
     """The model itself casts to a narrower format: results that look as if nothing had to be
     rounded were rounded by the model."""
+    carried: list[Label] = Field(default=[], max_length=2000)
+    """What each call changes in the model and the next call's outputs depend on."""
 
 
 class Observed(Message):

@@ -43,7 +43,7 @@ def encode(value: Any, depth: int = _DEPTH) -> JsonValue:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.dtype):
         return {_DTYPE: str(value).removeprefix("torch.")}
-    raise NotEncodableError(f"a {kind.__name__} cannot be passed on")
+    raise NotEncodableError(f"a {kind.__name__} cannot be sent to another process")
 
 
 def decode(value: JsonValue) -> Any:

@@ -1,7 +1,7 @@
-"""What a request settles about the tensors of a kernel, folded into its host functions.
+"""Fold what a request fixes about a kernel's tensors into the kernel's host functions.
 
-A kernel file serves any strides, dtypes and sizes, and the CPU interpreter. A problem has one
-dtype, known layouts and sizes, and runs on a card. Branches for anything else are left out.
+A kernel file supports any strides, dtypes and sizes, and the CPU interpreter. A problem has one
+dtype, known layouts and sizes, and runs on a GPU. Branches for anything else are left out.
 """
 
 import ast
@@ -66,19 +66,19 @@ NOTHING: Final = Assumed()
 def assume(
     function: ast.FunctionDef, assumed: Assumed, operands: list[str], *, pairs: bool
 ) -> Bindings:
-    """Rewrite what is settled in a host function, in place.
+    """Rewrite what `assumed` fixes in a host function, in place.
 
     Parameters
     ----------
     operands
-        The entry's parameters in order: those that `assumed.turned` speaks of come first.
+        The entry's parameters in order: those that `assumed.turned` describes come first.
     pairs
         Whether the file's `_for_tma` returns the tensor and whether it was turned, else the tensor.
 
     Returns
     -------
     Bindings
-        Names that the function gave a constant, now to be folded; their assignments are gone.
+        Names to which the function assigned a constant, to be folded; the assignments are removed.
     """
     _Rewriter(assumed, operands, _sizes(function), pairs).visit(function)
     bindings: Bindings = {}
@@ -87,14 +87,14 @@ def assume(
 
 
 def require(function: ast.FunctionDef, given: tuple[str, ...]) -> None:
-    """Take away the defaults of the first optional parameters that are always given."""
+    """Remove the defaults of the first optional parameters that are always given."""
     arguments = function.args
     while arguments.defaults and arguments.args[-len(arguments.defaults)].arg in given:
         del arguments.defaults[0]
 
 
 def drop_precision(function: ast.FunctionDef) -> None:
-    """Take `input_precision` out of products: operands of 16 bits ignore it."""
+    """Remove `input_precision` from products: 16-bit operands ignore it."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.dot":
             node.keywords = [each for each in node.keywords if each.arg != "input_precision"]

@@ -1,8 +1,8 @@
 """An exact budget in tokens or characters.
 
-Tokens are counted with the shipped tokenizer, whose count is published. Those of current models
-(o200k_base, cl100k_base) differ: text of short indented lines or of other scripts takes more. A
-budget in tokens holds in both, so it is measured by the larger of the count and a bound on theirs.
+Tokens are counted with the shipped tokenizer, whose count is published. Current models' tokenizers
+(o200k_base, cl100k_base) count more for short indented lines and other scripts. A budget in tokens
+holds for both: a text's size is the larger of the count and an upper bound on theirs.
 """
 
 import math
@@ -26,7 +26,7 @@ _REMEMBERED = 2048
 
 
 def modern_tokens(text: str) -> int:
-    """Return a bound on what current models' tokenizers count in a text."""
+    """Return an upper bound on the tokens that current models count in a text."""
     count = 0
     for match in _PIECE.finditer(text):
         piece = match[0]
@@ -47,7 +47,7 @@ def budget_tokens(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much a text may measure, and how texts are measured."""
+    """The largest size of a text, and how sizes are measured."""
 
     limit: int
     measure: Callable[[str], int]
@@ -64,7 +64,7 @@ class Budget:
         return self.measure(text) <= self.limit
 
     def longest(self, texts: Iterable[str]) -> str | None:
-        """The last of ever longer texts that fits, or None if not even the first does."""
+        """The last text that fits of a series of growing texts, or None if the first does not."""
         best: str | None = None
         for text in texts:
             if not self.fits(text):
@@ -73,5 +73,5 @@ class Budget:
         return best
 
     def less(self, *texts: str) -> "Budget":
-        """What is left once these texts are taken."""
+        """The budget left after these texts."""
         return Budget(self.limit - sum(self.measure(text) for text in texts), self.measure)

@@ -43,7 +43,7 @@ _NOTHING = "Nothing relevant in the knowledge base."
 def build_context(
     request: ContextRequest, searcher: Searcher, diagnose: Diagnose | None = None
 ) -> ContextResponse:
-    """Answer a context request within its budget; without `diagnose`, gates alone read a profile.
+    """Answer a context request within its budget; without `diagnose`, only gates use a profile.
 
     Raises
     ------
@@ -79,8 +79,8 @@ class _Composer:
     def compose(self) -> ContextResponse:
         """Return the fullest context that fits.
 
-        A whole example is worth more than the sources and the later facts, so these go first
-        where a budget is small; then the examples; then all but the chief thing.
+        A whole example is worth more than the sources and the later facts. So a small budget
+        drops these first, then the examples, then all but the main item.
         """
         most = self._request.max_examples if self._count else 0
         lines = self._selection.facts

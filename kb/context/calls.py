@@ -58,7 +58,7 @@ class Uses:
 
 
 def uses_in(node: ast.AST) -> Uses:
-    """Names and calls in one walk, which takes longer than all that is then done with them."""
+    """Collect names and calls in one walk of the tree, which is the slow part."""
     found = Uses(Counter(), {})
     for each in ast.walk(node):
         if isinstance(each, ast.Name):
@@ -73,7 +73,7 @@ def uses_in(node: ast.AST) -> Uses:
 def argument_given(
     call: ast.Call, place: int, name: str, function: ast.FunctionDef
 ) -> ast.expr | None:
-    """What a call gives for a parameter; None where that cannot be told."""
+    """The argument that a call passes for a parameter; None if it cannot be determined."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
@@ -89,7 +89,7 @@ def argument_given(
 
 
 def remove_argument(call: ast.Call, place: int, name: str) -> None:
-    """Take an argument out of a call, by its name or its place."""
+    """Remove an argument from a call, by its name or its position."""
     kept = [keyword for keyword in call.keywords if keyword.arg != name]
     if len(kept) != len(call.keywords):
         call.keywords = kept
@@ -98,7 +98,7 @@ def remove_argument(call: ast.Call, place: int, name: str) -> None:
 
 
 def left_over(function: ast.FunctionDef, value: ast.expr) -> bool:
-    """Whether a folded None or hook still stands in arithmetic: then it was not decided."""
+    """Whether a folded None or hook remains in arithmetic: then it was not resolved."""
     if isinstance(value, ast.Name):
         names = (n for n in ast.walk(function) if isinstance(n, ast.Name))
         calls = (n for n in ast.walk(function) if isinstance(n, ast.Call))
@@ -125,5 +125,5 @@ def read_names(body: list[ast.stmt]) -> set[str]:
 
 
 def has_call(node: ast.expr) -> bool:
-    """Whether evaluating an expression calls something, or takes a sequence apart."""
+    """Whether evaluating an expression calls something or unpacks a sequence."""
     return any(isinstance(each, ast.Call | ast.Starred) for each in ast.walk(node))

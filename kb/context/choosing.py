@@ -1,4 +1,4 @@
-"""Choose kernels of an operator family: by what they were made for, then by measurement.
+"""Choose kernels of an operator family: by their intended shapes, then by measurement.
 
 A kernel measured slower than PyTorch is no example to follow, so it is not chosen.
 """
@@ -29,7 +29,7 @@ _SIZE = re.compile(r"`size` is (\[[^\]]{1,120}\])")
 
 
 def records_on(kernel: Kernel, gpu: str | None) -> list[Verified]:
-    """Return the measurements of one kernel on one card: the named one's, else the first card's."""
+    """Return the measurements of one kernel on one GPU: the named one, else the first measured."""
     records = list(kernel.verified)
     if not records:
         return []
@@ -60,7 +60,7 @@ def is_slower(kernel: Kernel, gpu: str | None) -> bool:
 
 
 def start_note(kernel: Kernel, gpu: str | None) -> str:
-    """Return how far a kernel is behind what one can call; empty where it is not slower."""
+    """Return how far a kernel is behind PyTorch or the library; empty if it is not slower."""
     if not is_slower(kernel, gpu):
         return ""
     known = {name: ratio for name in _SPOKEN if (ratio := speedup(kernel, name, gpu)) is not None}
@@ -103,7 +103,7 @@ def ranked(
     gpu: str | None,
     special: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """Return slugs of kernels of these families that may be followed, the best first.
+    """Return slugs of kernels of these families that are good examples, the best first.
 
     Parameters
     ----------
@@ -112,11 +112,11 @@ def ranked(
     ops
         Operator families, the best first.
     preferred
-        Slugs that are made for the shape: first, if they are not slower than PyTorch.
+        Slugs made for the shape. They come first, if they are not slower than PyTorch.
     special
-        Slugs made for other shapes: last, however fast they were at theirs.
+        Slugs made for other shapes. They come last, however fast they were at theirs.
     gpu
-        Card whose measurements count.
+        GPU whose measurements count.
     """
     rank = {slug: place for place, slug in enumerate(preferred)}
     families = {op: place for place, op in enumerate(ops)}
@@ -147,7 +147,7 @@ def slower_ones(kernels: dict[str, Kernel], ops: Sequence[str], gpu: str | None)
 
 
 def axes_of(code: str) -> str | None:
-    """Return what the numbers of a size are, as the docstring of `make_inputs` says."""
+    """Return the meaning of a size's numbers, from the docstring of `make_inputs`."""
     match = _SIZE.search(code)
     return None if match is None else " ".join(match[1].split())
 
@@ -155,8 +155,8 @@ def axes_of(code: str) -> str | None:
 def times_line(kernel: Kernel, gpu: str | None, axes: str | None = None) -> str:
     """Return the measured time beside the floor and PyTorch's, in one line.
 
-    `axes` says what the numbers of a size are. Of a kernel that is slower than PyTorch the line is
-    a short one.
+    `axes` says what the numbers of a size mean. The line is short for a kernel that is slower than
+    PyTorch.
     """
     records = records_on(kernel, gpu)
     if not records:

@@ -53,7 +53,7 @@ def _announces(block: str) -> bool:
 
 
 def prose_prefixes(block: str) -> Iterator[str]:
-    """Ever longer beginnings of a paragraph, cut between sentences; a code fence is one whole."""
+    """Prefixes of a paragraph, growing, cut between sentences; a code fence stays whole."""
     if _FENCE in block:
         yield block
         return
@@ -66,7 +66,7 @@ def prose_prefixes(block: str) -> Iterator[str]:
 
 
 def code_prefixes(code: str, language: str) -> Iterator[str]:
-    """Ever longer beginnings of a source text, each ending where a statement does.
+    """Prefixes of a source text, growing, each ending where a statement ends.
 
     The last one is the whole text.
     """

@@ -1,4 +1,4 @@
-"""What a context asks of whoever can diagnose a profile: rules that this package does not know."""
+"""The interface to a diagnosis of profiles, whose rules this package does not contain."""
 
 from collections.abc import Callable, Mapping, Sequence
 

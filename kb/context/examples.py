@@ -89,11 +89,11 @@ def examples_for(
     request: ContextRequest,
     asked: Asked,
 ) -> Examples:
-    """Return the kernels to show: of each operator asked for the best, then the next best.
+    """Return the kernels to show: the best one for each requested operator, then the next best.
 
-    Those that only show a chosen technique follow, as the search ranks them. What was measured
-    slower than PyTorch or the library is shown where there is nothing else of its operator, and
-    its note says so.
+    Kernels that only show a chosen technique follow, as the search ranks them. A kernel measured
+    slower than PyTorch or the library is shown only if its operator has no other, and its note
+    says so.
 
     Parameters
     ----------
@@ -204,10 +204,10 @@ def production_rows(
 ) -> list[int]:
     """Return production code that shows a technique better than the shipped kernels do.
 
-    Better means that it has more of what the request names (language, operator, dtype) than any
-    shipped kernel of that technique that runs on the device, or that there is no such kernel. A
-    shipped kernel is checked, and often measured, so it stays where they are level; and so is what
-    the request does not name: nothing is known of how fast production code is.
+    Better means that it matches more of what the request names (language, operator, dtype) than any
+    shipped kernel of that technique that runs on the device, or that there is no such kernel. What
+    the request does not name counts as equal. In a tie the shipped kernel wins: it is checked and
+    often measured, while the speed of production code is unknown.
     """
     found: list[int] = []
     for technique in techniques:

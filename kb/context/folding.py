@@ -1,7 +1,7 @@
-"""Fold constants into Python functions: what a fixed argument decides is decided in the text.
+"""Fold constants into Python functions: a fixed argument is resolved in the text.
 
-Works on syntax trees of kernel files: hooks that are not used, options that are off, and the code
-behind them go; what is left computes the same for those arguments.
+This works on syntax trees of kernel files. Unused hooks, disabled options and the code behind them
+are removed; the rest computes the same for those arguments.
 """
 
 import ast
@@ -47,7 +47,7 @@ def is_docstring(node: ast.stmt) -> bool:
 
 
 def constant(node: ast.expr | None, identities: set[str]) -> bool:
-    """Whether an expression is a constant that code branches on, or an unchanging hook."""
+    """Whether an expression is a constant that code branches on, or an identity hook."""
     if isinstance(node, ast.Constant):
         return node.value is None or isinstance(node.value, bool | str)
     if isinstance(node, ast.Tuple):

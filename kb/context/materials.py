@@ -50,7 +50,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section of a technique, in blocks that may be taken one by one."""
+    """One section of a technique, in blocks that can be included one by one."""
 
     heading: str
     blocks: list[str]
@@ -60,7 +60,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example, as it may stand in a context: whole or not at all."""
+    """One example of a context, included whole or not at all."""
 
     id: str
     """Id of its first chunk."""
@@ -127,7 +127,7 @@ def _section(chunk: Chunk, name: str, position: int) -> Section:
 
 
 def short_sections(generation: Generation, slug: str, exclude: frozenset[str]) -> list[Section]:
-    """The section that says in short what to do; of an entry without it, what it is."""
+    """The section *In short*; for an entry without it, *What it is*."""
     sections = technique_sections(generation, slug, [], None, exclude)
     for wanted in (IN_SHORT, _WHAT_IT_IS):
         found = [each for each in sections if each.heading == f"## {wanted}"]

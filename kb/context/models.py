@@ -71,7 +71,7 @@ class ContextRequest(_Model):
 
     @property
     def module(self) -> str | None:
-        """The PyTorch module that is asked about: `problem`, or a `kernel` that is one."""
+        """The PyTorch module in the request: `problem`, or a `kernel` that is one."""
         if self.problem is not None and self.problem.strip():
             return self.problem
         if self.kernel is not None and is_problem(self.kernel):

@@ -18,7 +18,7 @@ _FENCE_LANGUAGE = {"triton": "python", "python": "python", "cuda": "cuda", "cpp"
 
 
 def pack_sections(head: str, sections: list[Section], budget: Budget) -> str | None:
-    """As much of a technique as fits below its `head`; None if not even the head does."""
+    """As much of a technique as fits below its `head`; None if the head does not fit."""
     if not budget.fits(head):
         return None
     left = budget.less(head)
@@ -98,7 +98,7 @@ def respond(
 
 
 def seen_block(lines: Sequence[str], budget: Budget) -> str:
-    """Return what a pasted kernel's text shows, as many lines as take their share of a budget."""
+    """Return findings in a pasted kernel's text, as many lines as fit their share of the budget."""
     room, told = Budget(int(budget.limit * _SEEN_SHARE), budget.measure), _SEEN
     for line in lines:
         more = f"{told}\n- {line}"

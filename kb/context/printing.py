@@ -1,7 +1,7 @@
-"""Print syntax trees that were changed as the file was written: its layout, and its comments.
+"""Print changed syntax trees in the file's own style: its layout and its comments.
 
-A statement that is as it was is printed from its source lines; one that was changed is written
-anew, in lines of at most 100 characters.
+An unchanged statement is printed from its source lines; a changed one is formatted again, in lines
+of at most 100 characters.
 """
 
 import ast
@@ -25,7 +25,7 @@ class Printer:
     code
         The file that the statements are from.
     comments
-        Whether comment lines above a statement that stays are kept.
+        Whether to keep comment lines above the statements printed.
     """
 
     def __init__(self, code: str, *, comments: bool = False) -> None:
@@ -41,7 +41,7 @@ class Printer:
         self._keep = comments
 
     def text(self, body: list[ast.stmt]) -> str:
-        """Return statements of the top level as a file."""
+        """Return top-level statements as the text of a file."""
         parts: list[str] = []
         for statement in body:
             lines = self._statement(statement, 0)

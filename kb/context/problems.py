@@ -1,4 +1,4 @@
-"""What a context says of a problem: its facts, the kernels to follow, and the techniques."""
+"""What a context says about a problem: its facts, the kernels to follow, and the techniques."""
 
 from dataclasses import dataclass, field
 
@@ -56,7 +56,7 @@ _MATTERS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a problem asks for."""
+    """The facts, techniques and kernels for a problem."""
 
     facts: list[str]
     techniques: list[tuple[str, str]]
@@ -75,17 +75,17 @@ def advise(  # noqa: PLR0917 (as a request has them)
     device: str | None,
     dtype: str | None = None,
 ) -> Advice:
-    """Read a problem and say what it asks for.
+    """Read a problem and say which kernels and techniques it needs.
 
     Parameters
     ----------
     dtype
-        In which it runs, where that is not what its text says.
+        The dtype in which it runs, if its text says otherwise.
 
     Raises
     ------
     InvalidInputError
-        The text is no module that can be read, or no card goes by the name.
+        The text is not a readable module, or no GPU has that name.
     """
     card = card_of(gpu)
     analysis = analyse(read_problem(text, dtype=dtype), card)

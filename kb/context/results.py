@@ -1,4 +1,4 @@
-"""What kernels near to a problem were measured to reach, how they were set, and what lost."""
+"""Measured times of kernels near a problem, their settings, and what was slower."""
 
 import ast
 import re
@@ -28,14 +28,14 @@ _PARAGRAPH = re.compile(r"\n\s*\n")
 
 
 def result_lines(slugs: Sequence[str], generation: Generation, gpu: str | None) -> list[str]:
-    """Return times, settings and losses of kernels, a line each; empty if none was measured.
+    """Return lines with times, settings and slower kernels; empty if none was measured.
 
     Parameters
     ----------
     slugs
         Kernels for the problem's heaviest operator, the nearest first.
     gpu
-        Card whose measurements are told; those of another card say so.
+        GPU whose measurements are reported; those of another GPU say so.
     """
     kernels = generation.kernels
     known = [kernels[slug] for slug in dict.fromkeys(slugs) if records_on(kernels[slug].entry, gpu)]

@@ -56,7 +56,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a context will be made of, best first."""
+    """The contents of a context, best first."""
 
     techniques: list[Choice]
     kernels: list[Candidate]

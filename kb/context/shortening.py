@@ -1,9 +1,9 @@
-"""The short form of a kernel file: what a reader needs to run it, and nothing beside.
+"""The short form of a kernel file: what a reader needs to run it, and nothing else.
 
-From the one source in the corpus: kernels, the helpers, constants and imports they use, and the
-host function that allocates and launches. References, inputs, tables of tunables, hooks that are
-not given, checks of arguments and what serves the CPU interpreter alone are left out, by the syntax
-tree. The result is a file that runs.
+It is derived from the corpus file's syntax tree and contains kernels, the helpers, constants and
+imports they use, and the host function that allocates and launches. References, inputs, tables of
+tunables, unused hooks, argument checks and code only for the CPU interpreter are left out. The
+result is a file that runs.
 """
 
 import ast
@@ -63,7 +63,7 @@ class ShortForm:
 
 @lru_cache(maxsize=512)
 def short_form(code: str, options: Options = (), assumed: Assumed = NOTHING) -> ShortForm | None:
-    """Return the short form of a Triton kernel file, None where it has no host function.
+    """Return the short form of a Triton kernel file, or None if it has no host function.
 
     Parameters
     ----------

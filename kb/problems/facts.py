@@ -96,9 +96,11 @@ def _what(analysis: Analysis) -> str:
     if problem.unknown:
         parts.append(f"Unknown operators: {', '.join(problem.unknown[:_NAMED])}.")
     if not problem.decided:
-        parts.append("Branches that its source leaves open are read one way, and such loops once.")
+        parts.append(
+            "It branches on values that its text does not fix: one branch is read, a loop once."
+        )
     if not problem.whole:
-        parts.append("The module was only partly read: it takes too many steps.")
+        parts.append("The module was not read to its end: that takes too many steps.")
     return " ".join(parts)
 
 

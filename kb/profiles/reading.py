@@ -79,9 +79,9 @@ def ignored_words(keys: Sequence[str]) -> list[str]:
         return []
     some = ", ".join(f"'{key}'" for key in keys[:_MOST_NAMED])
     if len(keys) > _MOST_NAMED:
-        return [f"{len(keys)} names are not known metrics and were ignored: {some}, …"]
-    told = "is not a known metric and was" if len(keys) == 1 else "are not known metrics and were"
-    return [f"{some} {told} ignored"]
+        return [f"{len(keys)} names are not metrics used here and were ignored: {some}, …"]
+    what = "is not a known metric and was" if len(keys) == 1 else "are not known metrics and were"
+    return [f"{some} {what} ignored"]
 
 
 def choose(launches: Sequence[Launch], where: str, kernel_name: str | None = None) -> ProfileRead:
@@ -157,7 +157,7 @@ def _notes(
             else "comes first, and not all kernels have a duration"
         )
         notes.append(
-            f"{name} {why}; the other kernels are not judged (choose with --kernel-name): {listed}"
+            f"{name} {why}; the other kernels are not judged (--kernel-name selects one): {listed}"
         )
     if (count := len(groups[name])) > 1:
         notes.append(f"the values of {name} are means over {count} launches")

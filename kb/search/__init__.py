@@ -1,1 +1,1 @@
-"""Search: what a query says, how chunks answer it, and when nothing does."""
+"""Search: understand a query, score chunks against it, and abstain when nothing fits."""

@@ -9,7 +9,7 @@ from kb.vocabulary import read_data
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known about the best answers to a query, in the order of the calibrated weights."""
+    """The features of the best answers to a query, in the order of the calibrated weights."""
 
     similarity: float
     """Highest cosine between the query and a chunk."""
@@ -47,7 +47,7 @@ class Calibration:
 
 @cache
 def calibration(embedder: str) -> Calibration:
-    """The calibration for an embedder; the default's for one that was never calibrated.
+    """The calibration for an embedder; the default embedder's if this one has none.
 
     Cosines mean different things under different models, so each has its own weights.
     """

@@ -1,4 +1,4 @@
-"""The tokens that a query is searched with."""
+"""The tokens with which a query is searched."""
 
 import re
 
@@ -16,12 +16,12 @@ _SURELY = 2
 
 
 def asked_terms(said: Understanding, lexical: LexicalIndex) -> list[str]:
-    """Distinct tokens, in order; of pasted code those that tell it from other code.
+    """Distinct tokens, in order; for pasted code, those that distinguish it from other code.
 
-    An identifier is searched for whole and by its parts. One that no chunk has is left to its
-    parts, and a version that no chunk names (`hbm3e`) to the name: as tokens of their own they
-    would count as the rarest words of the query, which nothing holds. So would words of the field
-    that an index happens to lack, and any others beside two of these: they are left out.
+    An identifier is searched for whole and by its parts. If no chunk has it, only its parts are
+    used, and for a version that no chunk names (`hbm3e`), only the name: otherwise they would count
+    as the rarest words of the query, which no chunk contains. For the same reason domain words that
+    the index lacks are left out; if a query has two domain words, so is any other unknown word.
     """
     if said.pasted is not None:
         return telling_terms(said.pasted, lexical)

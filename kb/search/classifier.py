@@ -1,10 +1,10 @@
-"""How likely each technique answers a question, learned from questions written for teaching.
+"""How likely each technique answers a question, learned from questions written for training.
 
 A small network over the query's embedding and a linear model over its words (`wording.py`), trained
 by `python -m benchmarks.retrieval.learn`; the logarithms of their probabilities are averaged. They
-know what entries do not say: that a warp's odd lanes doing other work is divergence. They know the
-techniques that they were trained on and no others, so what they say is one feature among those that
-`kb/search/weighing.py` adds up, and a technique that they do not know keeps a middling value.
+know what entries do not say: that a warp's odd lanes doing other work is divergence. They know only
+the techniques that they were trained on. So their output is one feature among those that
+`kb/search/weighing.py` adds up, and a technique that they do not know gets a middle value.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Network:
     """(techniques + 1,)."""
 
     def log_probabilities(self, vectors: NDArray[np.float32]) -> Floats:
-        """Of each output, (..., techniques + 1), for embeddings (..., dimensions)."""
+        """Log-probabilities of the outputs, (..., techniques + 1), for (..., dimensions) inputs."""
         # On the calling thread, as in `kb.index.vectors`.
         active = np.maximum(np.vecdot(self.hidden, vectors[..., None, :]) + self.hidden_bias, 0.0)
         logits = np.vecdot(self.output, active[..., None, :]) + self.output_bias
@@ -58,7 +58,7 @@ class Network:
 
 
 class Learned(NamedTuple):
-    """What was trained together: the outputs of both models are in one order."""
+    """Both models, trained together, with their outputs in the same order."""
 
     network: Network
     wording: Wording
@@ -66,7 +66,7 @@ class Learned(NamedTuple):
 
 @cache
 def shipped() -> Learned:
-    """What is in `kb/data`."""
+    """The models in `kb/data`."""
     data = BytesIO((files("kb") / "data" / FILE).read_bytes())
     with PARSING, np.load(data) as stored:  # NumPy parses the headers of arrays
         network = Network(
@@ -84,12 +84,12 @@ def shipped() -> Learned:
 
 
 class Classifier:
-    """What both models say, in the order of one generation's entries."""
+    """The output of both models, in the order of one generation's entries."""
 
     def __init__(
         self, embedder: str, places: Mapping[str, int], learned: Learned | None = None
     ) -> None:
-        """`places` tells where each entry stands; `learned` is what is shipped by default."""
+        """`places` maps each entry to its position; `learned` defaults to the shipped models."""
         self._network, self._wording = learned or shipped()
         self.applies: bool = self._network.embedder == embedder
         """Whether the index was made with the embedder that the network was trained with."""
@@ -116,7 +116,7 @@ class Classifier:
         Returns
         -------
         Floats
-            In [0, 1]: 1 for a technique that surely does, 0 for kernels, (m,).
+            In [0, 1]: 1 for a technique that certainly does, 0 for kernels, (m,).
         """
         found = self._plain.copy()
         if self.applies:
@@ -128,9 +128,9 @@ class Classifier:
 
 
 def together(first: Floats, second: Floats) -> Floats:
-    """Log-probabilities by both models, (..., outputs), from those of each.
+    """Log-probabilities of both models combined, (..., outputs), from those of each.
 
-    Of held-out teaching questions it gets 0.428 right at first, and the mean of the probabilities
-    0.422; among the judged ones there is no difference.
+    For 0.428 of the held-out training questions the first technique is right; with the mean of the
+    probabilities, for 0.422. On the judged questions there is no difference.
     """
     return log_softmax((first + second) / 2)

@@ -1,4 +1,4 @@
-"""Search one generation: lexical and dense orders fused, ranked by domain, folded, cut to k."""
+"""Search one generation: lexical and dense scores fused, ranked by domain, folded, cut to k."""
 
 import math
 import time
@@ -73,7 +73,7 @@ class Hit(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """What was looked at for one query, best first, (n,) each."""
+    """The candidates for one query, best first, (n,) each."""
 
     rows: NDArray[np.intp]
     scores: NDArray[np.float64]
@@ -83,7 +83,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """All that a query found, best first, and whether it is worth showing."""
+    """All results of a query, best first, and whether to show them."""
 
     hits: list[Hit]
     said: Understanding
@@ -126,12 +126,12 @@ class Searcher:
         explain: bool = False,
         mask: NDArray[np.bool_] | None = None,
     ) -> SearchResponse:
-        """Answer a query. `mask`, (n,), keeps chunks that the filters keep as well.
+        """Answer a query. `mask`, (n,), keeps a subset of the chunks that the filters keep.
 
         Raises
         ------
         InvalidInputError
-            If the query is blank, k is below 1, or a filter is malformed or names nothing.
+            If the query is blank, k is below 1, or a filter is malformed or has an unknown value.
         """
         started = time.perf_counter()
         ranking = self.rank(query, k, filters or Filters(), mask)
@@ -308,7 +308,7 @@ class Searcher:
         return {**hit.parts, **ranking.ranker.parts(hit.row), **told}
 
     def close(self) -> None:
-        """Let Chroma's view go, if one was made. The generation stays open."""
+        """Release Chroma's view, if one was made. The generation stays open."""
         self.nearest.close()
 
 

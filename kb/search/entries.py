@@ -1,8 +1,8 @@
-"""Scores whole entries: what any section, question or kernel of an entry says speaks for it.
+"""Score whole entries: any section, question or kernel of an entry counts for it.
 
-An entry is a technique or a kernel of a corpus. There are hundreds of them beside tens of thousands
-of functions, so each is scored for every query, and a word counts by how rare it is among entries:
-what is rare in code (`barrier`) may be in half of the techniques, and the other way round.
+An entry is a technique or a kernel of a corpus. There are hundreds of them, beside tens of
+thousands of functions. So each is scored for every query, and a word counts by its rarity among
+entries: a word rare in code (`barrier`) may be in half of the techniques, and vice versa.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _FEWEST_KNOWING = 50
 
 
 class EntryScores(NamedTuple):
-    """What a query's words and meaning say of every entry, (m,), and of their rows, (n,)."""
+    """Scores of a query's words and meaning for every entry, (m,), and their rows, (n,)."""
 
     tokens: list[str]
     information: NDArray[np.float64]
@@ -176,7 +176,7 @@ class Entries:
         return words
 
     def passed_on(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What each entry gets from those it belongs with, (m,), for scores (m,) of all."""
+        """What each entry gains from related entries, (m,), given the scores of all, (m,)."""
         added = np.zeros(len(scores))
         if len(self.pairs):
             ahead = np.maximum(scores - np.median(scores), 0.0)

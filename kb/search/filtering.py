@@ -1,4 +1,4 @@
-"""Filters as a mask over the chunks of a generation, and their values that name nothing."""
+"""Filters as a mask over the chunks of a generation, and their unknown values."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -61,12 +61,12 @@ def running_on(devices: Sequence[str], columns: Columns) -> NDArray[np.bool_]:
 
 
 def check_filters(filters: Filters, generation: Generation) -> None:
-    """Refuse a value of a filter that nothing goes by, in this index or in the taxonomy.
+    """Refuse a filter value that exists neither in this index nor in the taxonomy.
 
     Raises
     ------
     InvalidInputError
-        There is one; names what there is instead.
+        A value is unknown; the message lists the known ones.
     """
     for name, value, known in _unknown(filters, generation):
         if value not in _vocabulary(name):
@@ -75,9 +75,9 @@ def check_filters(filters: Filters, generation: Generation) -> None:
 
 
 def unknown_filters(filters: Filters, generation: Generation) -> list[str]:
-    """A sentence for each value of a filter that nothing in this index has yet.
+    """A sentence for each filter value that nothing in this index has.
 
-    It explains an empty answer better than that nothing is relevant.
+    It explains an empty answer better than "nothing relevant".
     """
     return [
         f"nothing in the index has the {name.removesuffix('s')} '{value}': {_known(value, known)}"

@@ -1,4 +1,4 @@
-"""Which of ranked chunks are shown: one of each entry, one of near copies, few of one file."""
+"""Choose which ranked chunks to show: one per entry, one of near copies, few per file."""
 
 from collections import Counter
 
@@ -17,10 +17,10 @@ PER_FILE = 4
 
 
 def fold(rows: NDArray[np.intp], generation: Generation, k: int) -> list[int]:
-    """Places among ranked rows, (n,), of the k best distinct answers and a few more.
+    """Positions among ranked rows, (n,), of the k best distinct answers and a few more.
 
-    One chunk per entry, one of each set of near-copies, and of one file `PER_FILE` functions
-    before those of others.
+    One chunk per entry, one of each set of near copies, and at most `PER_FILE` functions of a file
+    before those of other files.
     """
     columns = generation.columns
     entries, folds = columns["entries"], columns["folds"]

@@ -1,8 +1,8 @@
-"""Fitted corrections to the scores of functions: what in a candidate speaks for it beside the sum.
+"""Fitted corrections to the fused scores of functions.
 
-The fused score takes a word for a word, wherever it stands. What it is worth that the words of a
-query are those of a function's name, that all of them occur, or that the function is long, was
-fitted on judged queries (`python -m benchmarks.retrieval.fit_functions`). The correction is linear.
+The fused score counts a word the same wherever it stands. The weights of other features (query
+words are in the function's name, all of them occur, the function is long) were fitted on judged
+queries (`python -m benchmarks.retrieval.fit_functions`). The correction is linear.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ ALIKE_IN_NAME = 0.4
 
 
 class Candidates(NamedTuple):
-    """Chunks of no entry, and what the words and the meaning of a query say of them, (n,) each."""
+    """Chunks outside entries, with their scores by a query's words and meaning, (n,) each."""
 
     rows: NDArray[np.intp]
     """Ascending."""
@@ -58,7 +58,7 @@ class Candidates(NamedTuple):
 
 
 class FunctionWeighing:
-    """The features of the functions of one generation, and what they add to their scores."""
+    """The features of one generation's functions, and what they add to the scores."""
 
     def __init__(self, generation: Generation) -> None:
         self._generation = generation
@@ -88,10 +88,10 @@ class FunctionWeighing:
         candidates: Candidates,
         totals: Floats,
     ) -> Floats:
-        """What is added to the score of each candidate, (n,); none for what is not code.
+        """What is added to the score of each candidate, (n,); 0 for what is not code.
 
-        Corrections order code among itself: the best chunk of code stands to entries and documents
-        as without them. `totals`, (n,), is what metadata adds, and `tokens` are the query's.
+        Corrections reorder code only: the best chunk of code keeps its position relative to entries
+        and documents. `totals`, (n,), is what metadata adds, and `tokens` are the query's.
         """
         added = np.zeros(len(candidates.rows))
         code = self._is_code[self._generation.columns["kinds"].codes[candidates.rows]]
@@ -131,9 +131,9 @@ class FunctionWeighing:
         )
 
     def alike(self, names: Sequence[str], rows: NDArray[np.intp]) -> Floats:
-        """How much of its information each candidate's name shares with the likest of these, (n,).
+        """How much information each candidate's name shares with the most similar of these, (n,).
 
-        Dice's coefficient, a term counted by its inverse frequency; 1 for a name of equal terms.
+        Dice's coefficient, terms weighted by inverse frequency; 1 for a name with equal terms.
         """
         best = np.zeros(len(rows))
         for name in names:
@@ -182,5 +182,5 @@ class FunctionWeighing:
 
 
 def name_terms(symbol: str) -> frozenset[str]:
-    """The terms of a symbol's last name, but for the name as a whole."""
+    """The terms of a symbol's last name, without the name as a whole."""
     return frozenset(terms(spaced(split_symbol(symbol)[1])))

@@ -1,4 +1,4 @@
-"""Technique gates against measured metrics: which hold, which do not, and what that is worth.
+"""Check technique gates against measured metrics: which hold, which do not, and their value.
 
 Search, context and diagnosis judge gates here, and only here.
 """
@@ -15,7 +15,7 @@ from kb.vocabulary import find_metric
 
 
 class GateStanding(BaseModel):
-    """How one measured value stands to one gate of a technique."""
+    """How one measured value compares with one gate of a technique."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,7 +54,7 @@ class GateStanding(BaseModel):
         mine = f"your {quantity(self.value, self.unit)}"
         if self.gate == "avoid":
             return f"{mine}: avoid at {bound}"
-        return f"{mine}: {'meets' if self.speaks == 'for' else 'misses'} {bound}"
+        return f"{mine}: {'meets' if self.speaks == 'for' else 'does not meet'} {bound}"
 
     @property
     def reason(self) -> str:
@@ -65,7 +65,7 @@ class GateStanding(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """How a technique's gates stand against a profile."""
+    """How a technique's gates compare with a profile."""
 
     standings: tuple[GateStanding, ...] = ()
     """Of each gate that a measured value decides: conditions to use it that hold or fail, and
@@ -95,19 +95,19 @@ class GateVerdict:
 
     @property
     def contradicted(self) -> bool:
-        """Whether the values speak against the technique as a whole.
+        """Whether the values contradict the technique as a whole.
 
         One condition to avoid it is enough. Conditions to use it are symptoms, of which a kernel
-        need not show all: they do so where some that were measured fail and none holds.
+        need not show all: they contradict it if some measured ones fail and none holds.
         """
         return bool(self.against_it) or (self.failed > 0 and not self.for_it)
 
     @property
     def support(self) -> float:
-        """In [-1, 1): share of the measured `when` gates that hold, less 1 for a reason against.
+        """In [-1, 1): share of the measured `when` gates that hold, minus 1 for a reason against.
 
-        As if one more gate had been measured and did not hold: three of three say more than one of
-        one, or a profile's commonest metric would speak for every technique alike.
+        The share counts one extra gate as failed, so that three of three count more than one of
+        one. Otherwise a profile's commonest metric would support every technique equally.
         """
         measured = len(self.for_it) + self.failed
         share = len(self.for_it) / (measured + 1)
@@ -117,7 +117,7 @@ class GateVerdict:
 
 
 def judge_gates(technique: Technique, profile: Mapping[str, float]) -> GateVerdict:
-    """Judge a technique's gates against a profile under full metric names."""
+    """Judge a technique's gates against a profile that uses full metric names."""
     standings: list[GateStanding] = []
     kinds: tuple[Literal["use", "avoid"], ...] = ("use", "avoid")
     for kind, gates in zip(kinds, (technique.when, technique.avoid_when), strict=True):

@@ -1,4 +1,4 @@
-"""What words and counters of the field mean: the entries that answer them, what to say first."""
+"""What words and counters of the field mean: the entries that answer them, and notes."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ _AMONG_MANY = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What one phrase or counter leads to."""
+    """The entries and the note for one phrase or counter."""
 
     techniques: Mapping[str, float]
     """Slug → weight in [-1, 1]."""
@@ -40,7 +40,7 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """What a query's words mean, together."""
+    """The combined meaning of a query's words."""
 
     entries: Mapping[str, float] = field(default_factory=dict)
     """`technique:SLUG` or `kernel:SLUG` → weight in [-1, 1]."""
@@ -48,7 +48,7 @@ class Meant:
 
 
 def meant_by(query: str, metrics: Mapping[str, float]) -> Meant:
-    """What a query means beyond its words; `metrics` are those that it gives values for.
+    """What a query means beyond its words; `metrics` are those for which it gives values.
 
     Takes time in proportion to the query.
     """
@@ -72,7 +72,7 @@ def meant_by(query: str, metrics: Mapping[str, float]) -> Meant:
 
 
 def shown_by(code: str) -> Meant:
-    """What patterns in pasted code are symptoms of; takes time in proportion to it."""
+    """What patterns in pasted code are symptoms of; linear in the code's length."""
     return _together(
         (each, 1.0) for each in _meanings() if each.code is not None and each.code.search(code)
     )
@@ -146,7 +146,7 @@ def _meaning(fields: dict[str, Any]) -> Meaning:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """How a query's words stand to the field, whatever an index holds."""
+    """How a query relates to the field of GPU kernels, whatever the index holds."""
 
     terms: int = 0
     """Distinct words and phrases that only the field has."""
@@ -157,7 +157,7 @@ class Field:
 
 
 def field_of(query: str) -> Field:
-    """How the words of a query stand to the field."""
+    """How a query relates to the field of GPU kernels."""
     words = _field_words()
     tokens = terms(query)
     seen, libraries, outside = (words[name] for name in ("field", "libraries", "outside"))

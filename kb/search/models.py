@@ -49,7 +49,7 @@ class SearchRequest(_Model):
 
 
 class ResultSource(_Model):
-    """The citation of a result."""
+    """How a result is cited."""
 
     name: str
     version: str | None

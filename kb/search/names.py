@@ -1,4 +1,4 @@
-"""The rows of symbols that a query names outright."""
+"""The rows of symbols that a query names exactly."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ class NamedRows:
         self._columns = columns
 
     def codes(self, symbols: Sequence[str]) -> list[int]:
-        """Codes of the `symbols` column whose last name is that of one of these."""
+        """Codes of the `symbols` column whose last name equals that of one of these."""
         return [
             int(code) for code in np.unique(self._columns["symbols"].codes[self._rows(symbols)])
         ]

@@ -1,4 +1,4 @@
-"""Code that stands in a query: a pasted kernel, and what of it is worth searching with."""
+"""Code in a query: a pasted kernel, and which of its terms to search with."""
 
 import re
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Pasted:
     """The functions that it defines, kernels and others, in order."""
 
     def embedding_text(self) -> str:
-        """What is embedded: its name above the code, as chunks of code are embedded."""
+        """The text to embed: its name above the code, as for chunks of code."""
         return "\n".join([*self.names[:1], self.code])
 
 

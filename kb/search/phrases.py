@@ -1,4 +1,4 @@
-"""Names of several words, found in a text's tokens in one pass."""
+"""Find names of several words in a text's tokens in one pass."""
 
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Phrases(Generic[T]):
-    """Names as token sequences, each with what it stands for."""
+    """Names as token sequences, each with its meaning."""
 
     def __init__(self, names: Iterable[tuple[str, T]]) -> None:
         self._by_first: dict[str, list[tuple[list[str], T]]] = {}
@@ -24,11 +24,11 @@ class Phrases(Generic[T]):
                     yield phrase, meaning
 
     def terms_in(self, tokens: list[str]) -> set[str]:
-        """Tokens of the names that stand in a text."""
+        """Tokens of the names that occur in a text."""
         return {token for phrase, _ in self._standing(tokens) for token in phrase}
 
     def found_in(self, tokens: list[str]) -> dict[T, int]:
-        """Meaning → tokens of its longest name that stands in a text."""
+        """Meaning → tokens of its longest name that occurs in a text."""
         found: dict[T, int] = {}
         for phrase, meaning in self._standing(tokens):
             found[meaning] = max(found.get(meaning, 0), len(phrase))

@@ -1,4 +1,4 @@
-"""What a query says: techniques, operator, dtype, language, architecture, metrics, code in it."""
+"""Understand a query: techniques, operator, dtype, language, architecture, metrics, code."""
 
 import re
 from collections.abc import Iterable
@@ -97,7 +97,7 @@ class Understanding:
 
 
 class QueryReader:
-    """Reads queries by the words of one generation's entries, which are tokenized once."""
+    """Reads queries with the words of one generation's entries, which are tokenized once."""
 
     def __init__(self, generation: Generation) -> None:
         entries = [record.entry for record in generation.techniques.values()]
@@ -116,7 +116,7 @@ class QueryReader:
 
     @cached_property
     def detector(self) -> Detector:
-        """Compiled when the first query with an identifier or code comes."""
+        """Compiled at the first query with an identifier or code."""
         return Detector(self._entries)
 
     def read(self, query: str) -> Understanding:

@@ -1,7 +1,7 @@
 """Domain ranking: what a chunk's metadata adds to the fused score of its text.
 
-Every constant is in units of the fused score, which is 1 for a chunk that has the query's words as
-no other has and its very meaning. The best chunk of a query has 0.6 to 0.9, the tenth 0.2 less.
+Every constant is in units of the fused score, which is 1 for a chunk that matches the query's words
+best and has the same meaning. The best chunk of a query has 0.6 to 0.9, the tenth 0.2 less.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -102,8 +102,8 @@ Term = dict[str, Factors]
 class Ranker:
     """Adjustments for one query over one generation.
 
-    They are found for the distinct values of each column, of which there are few, and looked up for
-    the chunks. `names` are those of the generation.
+    They are computed for the few distinct values of each column, and looked up for the chunks.
+    `names` are those of the generation.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Ranker:
             yield name, reduce(np.multiply, found)
 
     def said(self, places: Mapping[str, int]) -> Said:
-        """What speaks for each entry beside its text: its name, or its gates by the metrics.
+        """What counts for each entry besides its text: its name, or its gates given the metrics.
 
         `places` maps an entry to its place in the result. Only techniques get a value here;
         `Entries.passed_on` computes their kernels' share.
@@ -177,8 +177,8 @@ class Ranker:
         return Said(*(_of_techniques(worth, places) for worth in (self._named, gates, held)))
 
     def contradicted(self, places: Mapping[str, int]) -> NDArray[np.float64]:
-        """`CONTRADICTED` for each technique that the query's metrics speak against and that it
-        does not name, (m,); `places` as for `said`.
+        """`CONTRADICTED` for each technique that the query's metrics contradict and that it does
+        not name, (m,); `places` as for `said`.
         """
         behind = {
             slug: CONTRADICTED
@@ -192,7 +192,7 @@ class Ranker:
         return MEANT * _placed(self.understood.meant.entries, places)
 
     def standings(self, slugs: Sequence[str]) -> list[GateStanding]:
-        """How the query's metrics stand to the gates of these techniques."""
+        """How the query's metrics compare with the gates of these techniques."""
         return [
             each for slug in slugs if slug in self._gates for each in self._gates[slug].standings
         ]

@@ -1,4 +1,4 @@
-"""Names of interfaces that replaced others, found by either one."""
+"""Replaced interfaces, found by the old or the new name."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _MOST = 4
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """An interface and what took its place."""
+    """An interface and its replacement."""
 
     library: str
     old: str
@@ -35,7 +35,7 @@ class Replacement:
 
 
 def replacements_in(text: str) -> list[Replacement]:
-    """What is replaced, or replaces, among the names of a text. Time in proportion to it."""
+    """Interfaces in a text that are replaced or replace others. Linear in its length."""
     found: dict[Replacement, None] = {}
     for match in _NAME.finditer(text):
         for each in _by_name().get(_key(match.group()), ()):

@@ -1,8 +1,8 @@
-"""Misspelt words of a query, read as the word of the field that was meant.
+"""Correct misspelt words of a query to the words of the field that were meant.
 
-A word that the index lacks counts as the rarest there is, and its meaning is lost on an embedder
-too: of a short query one letter decides. Only plain words are read anew, never identifiers, names
-in capitals, numbers or what stands in backquotes; a word that is English stays what it is.
+A word that the index lacks counts as the rarest of all, and the embedder does not understand it
+either: in a short query one wrong letter decides. Only plain words are corrected, never
+identifiers, names in capitals, numbers or text in backquotes; English words are kept.
 """
 
 import re
@@ -36,14 +36,14 @@ _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 class Spelling:
-    """Corrects queries by the words that the entries of one generation are written in."""
+    """Corrects queries with the vocabulary of one generation's entries."""
 
     def __init__(self, generation: Generation) -> None:
         self._generation = generation
         self._lexical = generation.lexical
 
     def correct(self, query: str) -> tuple[str, dict[str, str]]:
-        """The query as it was meant, and misspelt word → the word that it was read as."""
+        """The corrected query, and misspelt word → corrected word."""
         read: dict[str, str] = {}
         left = iter(range(_MOST_WORDS))
 

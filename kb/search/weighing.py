@@ -1,8 +1,8 @@
 """Fitted corrections to the scores of entries: which sections, names and neighbours to trust.
 
-An entry's score by `Entries` and `Ranker` takes all of its sections alike. What each is worth was
-fitted on judged queries (`python -m benchmarks.retrieval.fit`): the words of a card speak for an
-entry, those of its worked example hardly do. The correction is linear, so that it can be shown.
+An entry's score by `Entries` and `Ranker` counts all of its sections alike. Their weights were
+fitted on judged queries (`python -m benchmarks.retrieval.fit`): words of an entry's front matter
+count, those of its worked example hardly do. The correction is linear, so it can be explained.
 """
 
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ LEARNED = FEATURES[-2:]
 
 
 class Said(NamedTuple):
-    """What a query says of entries beside its words, (m,) each."""
+    """What a query says about entries besides its words, (m,) each."""
 
     named: Floats
     """What its name in the query is worth, of techniques."""
@@ -80,7 +80,7 @@ class Said(NamedTuple):
 
 
 class Weighing:
-    """The features of the entries of one generation, and what they add to their scores."""
+    """The features of one generation's entries, and what they add to the scores."""
 
     def __init__(self, generation: Generation, entries: Entries) -> None:
         self._entries = entries
@@ -164,7 +164,7 @@ class Weighing:
         scores: Floats,
         learned: Floats,
     ) -> Floats:
-        """What is added to each entry's score but for a constant, (m,); asked as `features`."""
+        """What is added to each entry's score, up to a constant, (m,); arguments as `features`."""
         if not self.applies:
             return np.zeros(len(scores))
         return self._weights @ self.features(found, understood, said, scores, learned)
@@ -182,15 +182,15 @@ class Weighing:
         Parameters
         ----------
         found
-            What the words and the meaning of the query say of it.
+            The entries' scores by the query's words and meaning.
         understood
             What was recognised in the query.
         said
-            What that says of it.
+            What that says about the entries.
         scores
-            What it scores without weights, (m,).
+            Their scores without weights, (m,).
         learned
-            What the classifier says of it, (m,).
+            The classifier's output for them, (m,).
         """
         count = len(self._entries.names)
         sections = len(_SECTIONS) + 1

@@ -1,4 +1,4 @@
-"""Fitted weights as `kb/data` holds them, and how what they add is put beside what has none."""
+"""Fitted weights in `kb/data`, and how weighted scores are combined with unweighted ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from kb.vocabulary import read_data
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What was fitted, in units of the fused score."""
+    """Fitted weights, in units of the fused score."""
 
     embedder: str
     """Cosines mean different things under different models: these were fitted with this one."""
@@ -26,9 +26,9 @@ def read_weights(name: str) -> Weights:
 
 
 def ordering(added: NDArray[np.float64], plain: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`added` to scores `plain`, (n,) each, with the best of them at the score it had without.
+    """Shift `added` so that adding it to the scores `plain`, (n,) each, keeps the best score.
 
-    So weights order what they were fitted on among itself, and it stands to the rest as before.
+    So weights reorder the items they were fitted on, but not relative to all others.
     """
     shifted: NDArray[np.float64] = added + (plain.max() - (plain + added).max())
     return shifted

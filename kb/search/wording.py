@@ -1,9 +1,9 @@
-"""Which techniques the words of a question speak for, learned from questions written for teaching.
+"""Which techniques a question's words indicate, learned from questions written for training.
 
 A linear model over the question's words, pairs of words and pieces of words, each with a row of
 weights under its hash. It is as good as the network over embeddings (`kb/search/classifier.py`) and
-errs elsewhere: an embedding of 384 numbers does not hold that `LDG` was followed by `STS`, and a
-table of words does not know two wordings of one cause. Trained by
+makes other mistakes: an embedding of 384 numbers does not tell that `LDG` was followed by `STS`,
+and a table of words does not recognise two wordings of one cause. Trained by
 `python -m benchmarks.retrieval.learn`.
 """
 
@@ -43,7 +43,7 @@ class Wording:
     """(outputs,)."""
 
     def log_probabilities(self, text: str) -> Floats:
-        """Of each output for a question, (outputs,)."""
+        """The log-probability of each output for a question, (outputs,)."""
         logits = self.bias.astype(np.float64)
         for kind, counts in enumerate(hashed(text, self.rarity.shape[1])):
             rows, values = weighed(counts, self.rarity[kind])
@@ -59,7 +59,7 @@ def log_softmax(logits: Floats) -> Floats:
 
 
 def hashed(text: str, rows: int) -> tuple[Counter[int], Counter[int]]:
-    """Row → how often what has it occurs, of words and their pairs, and of pieces of words."""
+    """Row → number of occurrences, for words and their pairs, and for pieces of words."""
     read = text[:MOST_CHARACTERS]
     words = terms(read)
     pairs = (f"{first} {second}" for first, second in pairwise(words))
@@ -67,7 +67,7 @@ def hashed(text: str, rows: int) -> tuple[Counter[int], Counter[int]]:
 
 
 def weighed(counts: Counter[int], rarity: NDArray[np.float32]) -> tuple[NDArray[np.intp], Floats]:
-    """Rows that are known, and what each is worth, of length 1 together."""
+    """Known rows, and their weights, normalized to length 1."""
     rows = np.fromiter(sorted(counts), np.intp, len(counts))
     often = np.array([counts[row] for row in rows.tolist()], dtype=np.float64)
     rows, often = rows[rarity[rows] > 0], often[rarity[rows] > 0]

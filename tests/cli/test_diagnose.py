@@ -62,7 +62,7 @@ def test_a_poor_kernel_is_told_what_limits_it_and_where_to_read_on(cli, poor):
     assert sum(line.startswith(("1. ", "2. ")) for line in lines) == 2
     assert "kb show split-k" in done.out
     assert "launch__waves_per_multiprocessor" in done.out
-    assert "ignored, since they name no known metric: my_counter" in " ".join(done.out.split())
+    assert "unknown metrics, ignored: my_counter" in " ".join(done.out.split())
 
 
 @pytest.mark.parametrize("columns", ["80", "200", "50"])
@@ -157,7 +157,7 @@ def test_an_unknown_gpu_stops_with_the_names_and_the_way_to_add_one(cli, poor, w
         (["none.json"], 1, "cannot read none.json"),
         (["p.json", "--gpu", "h101"], 1, "unknown GPU 'h101'"),
         (["p.json", "--gpu-spec", "none.yaml"], 1, "cannot read none.yaml"),
-        (["p.json", "--evaluation", "p.json"], 1, "is no evaluation"),
+        (["p.json", "--evaluation", "p.json"], 1, "is not a valid evaluation"),
         (["p.json", "--kernel", "none.py"], 1, "cannot read none.py"),
         (["a.py", "b.py", "--kernel", "c.py"], 2, "--kernel needs a profile"),
         (["p.json", "--base-url", "http://x"], 2, "--base-url needs --model"),

@@ -160,7 +160,7 @@ def evaluation():
         oracle="float64", cases=(case,),
         power=(PowerCheck(mutation="zeros", rejected_by="full shape, normal values"),),
         timings=(
-            timing("candidate", 1.70, 1.04, ("1.04 of the floor: faster than every byte",)),
+            timing("candidate", 1.70, 1.04, ("1.04 of the floor: faster than all bytes",)),
             timing("eager", 8.25, 0.213),
             timing("max-autotune", 1.7004, 0.97),
             timing("1:a_very_long_kernel_file_name.py", 0.012345, None),
@@ -193,6 +193,6 @@ def test_times_are_a_table_of_eighty_columns_with_what_is_odd_marked():
     assert "1.04!" in rows["candidate"]
     assert "4.853 (4.810 to 4.900)" in rows["eager"]
     assert rows["max-autotune"].endswith("none (0.998 to 1.003)")
-    assert "- candidate: 1.04 of the floor: faster than every byte" in lines
+    assert "- candidate: 1.04 of the floor: faster than all bytes" in lines
     assert "Sandbox: landlock; not active: mounts" in lines
     assert any(line.startswith("Floor 1.76 ms (memory)") for line in lines)

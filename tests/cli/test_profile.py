@@ -113,7 +113,7 @@ def test_every_section_is_shown_and_missing_metrics_have_no_unit():
     assert all(f"  {title}" in lines for title in metric_sections().values())
     row, _ = [line for line in lines if line.startswith("    L2 hit rate  ") and "N/A" in line]
     assert row.endswith("N/A")
-    assert "Not on this card or not known to this ncu" in text
+    assert "Not available on this GPU or in this ncu" in text
     assert "1. double" in text
     assert "99.2% of the time: 1 launch, 125.000 us each" in text
     assert "spills: 16 bytes stored, 32 loaded" in text
@@ -162,7 +162,7 @@ def test_wrong_usage_is_one_line(cli, files, monkeypatch, arguments, said):
 @pytest.mark.parametrize(
     ("device", "said"),
     [
-        ("cuda:2", "no device 'cuda:2': there are cuda:0 to cuda:1"),
+        ("cuda:2", "no device 'cuda:2': choose from cuda:0 to cuda:1"),
         ("cuda:x", "no device 'cuda:x'"),
         ("gpu:1", "no device 'gpu:1'"),
         ("cpu", "nothing is profiled on a CPU"),

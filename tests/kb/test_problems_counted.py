@@ -263,7 +263,7 @@ def test_all_outputs_are_named_with_their_dtypes() -> None:
 )  # fmt: skip
 def test_a_module_that_branches_on_values_is_told_as_such(name: str, decided: bool) -> None:
     line = fact_lines(analyse(read_problem(MODULES[name])), None)[0]
-    assert ("Branches that its source leaves open" in line) != decided
+    assert ("It branches on values that its text does not fix" in line) != decided
 
 
 def test_what_follows_a_product_is_fused_before_its_store_and_not_behind_another_s_loads() -> None:

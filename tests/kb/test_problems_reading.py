@@ -255,7 +255,7 @@ def test_hostile_work_in_forward_stops_and_says_so():
     problem = read_problem(text)
     assert time.process_time() - start < 2.0
     assert not problem.whole
-    assert "was only partly read" in fact_lines(analyse(problem), None)[0]
+    assert "was not read to its end" in fact_lines(analyse(problem), None)[0]
 
 
 def test_nothing_of_a_problem_is_run(tmp_path):

@@ -67,7 +67,7 @@ def test_the_details_page_is_read_with_display_names_and_units():
     (note,) = read.notes
     assert note == (
         "gemm(float *, int) takes 81% of the time; the other kernels are not judged "
-        "(choose with --kernel-name): copy"
+        "(--kernel-name selects one): copy"
     )
     assert named(read_profile(details(), "p.csv", "copy"))["l2_hit_rate"] == 91
 
@@ -195,7 +195,7 @@ def test_keys_that_are_not_understood_are_named():
     ]
     many = [f"m{number}" for number in range(300)]
     (line,) = ignored_words(many)
-    assert line.startswith("300 names are not known metrics")
+    assert line.startswith("300 names are not metrics used here")
     assert len(line) < 200
 
 

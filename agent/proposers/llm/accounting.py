@@ -79,7 +79,7 @@ def read_prices(path: Path) -> PriceList:
     except (yaml.YAMLError, UnicodeDecodeError, ValidationError, RecursionError) as error:
         shown = one_line(error, 200)
         raise InvalidInputError(
-            f"{path} is no price list (models: {{NAME: {{input: 1.25, output: 10}}}}, "
+            f"{path} is not a price list (models: {{NAME: {{input: 1.25, output: 10}}}}, "
             f"per million tokens): {shown}"
         ) from error
 
@@ -97,7 +97,7 @@ def parse_price(text: str) -> Price:
         return Price(input=into, output=out)
     except ValueError as error:
         raise InvalidInputError(
-            f"'{text}' is no price: give input and output per million tokens, such as 1.25,10, "
+            f"'{text}' is not a price: give input and output per million tokens, such as 1.25,10, "
             "or a file of prices"
         ) from error
 
@@ -117,7 +117,7 @@ def find_price(option: str, model: str) -> Price:
     known = read_prices(Path(option)).models
     if model not in known:
         raise InvalidInputError(
-            f"{option} has no price for '{model}': it has {', '.join(sorted(known)) or 'none'}"
+            f"{option} has no price for '{model}', only: {', '.join(sorted(known)) or 'none'}"
         )
     return known[model]
 
@@ -235,7 +235,7 @@ class Ledger:
                 # The requests under way will take less than what is set aside for them.
                 self._settled.wait()
             if problem and self._held:
-                raise WaitingError("the limits allow no further request until replies are here")
+                raise WaitingError("the limits allow no further request until replies arrive")
             if problem:
                 raise BudgetSpentError(problem)
             self._reserved.append(wanted)
@@ -250,12 +250,12 @@ class Ledger:
         most_tokens, most_money = self._max_tokens, self._max_money
         if most_tokens is not None and tokens + pending + wanted.tokens > most_tokens:
             return (
-                f"the limit of {most_tokens:,} tokens would not hold: {tokens:,} are spent, and "
+                f"the limit of {most_tokens:,} tokens may be exceeded: {tokens:,} are spent, and "
                 f"the next request may take {wanted.tokens:,}; raise the limit"
             )
         if most_money is not None and money + owed + wanted.money > most_money:
             return (
-                f"the limit of {most_money:g} on money would not hold: {money:.4f} is spent, and "
+                f"the limit of {most_money:g} on money may be exceeded: {money:.4f} is spent, and "
                 f"the next request may cost {wanted.money:.4f}; raise the limit"
             )
         return ""

@@ -1,4 +1,4 @@
-"""A search as the roles read it: the same facts in the same words for each."""
+"""The state of a search as the roles read it: the same facts in the same words for each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -86,18 +86,18 @@ class Brief:
 
     @property
     def citable(self) -> tuple[str, ...]:
-        """What a plan is told that it may cite: what it can read here."""
+        """Ids that a plan may cite: those of what it can read here."""
         measured = (each.id for each in self.evidence)
         return tuple(dict.fromkeys((*measured, *self.shown.slugs, SOURCE)))
 
     @property
     def weighed(self) -> str:
-        """Of the knowledge base, what a plan is made from."""
+        """The part of the knowledge base that a planner reads."""
         return self.shown.weighed(self.state.context.reasons, measured=bool(self.evidence))
 
     @property
     def accepted(self) -> frozenset[str]:
-        """What may stand as a plan's evidence, without the ids that searches give."""
+        """Ids allowed as a plan's evidence, without those that searches return."""
         context = self.state.context
         return frozenset((*self.citable, *context.techniques, *context.chunks))
 
@@ -113,7 +113,7 @@ class Brief:
 
     @classmethod
     def of(cls, state: SearchState) -> "Brief":
-        """What a state tells."""
+        """The brief of a state."""
         beam = state.beam if state.leader in state.beam else (state.leader, *state.beam)
         shown = {each.id for each in beam}
         diagnosis = state.diagnosis
@@ -126,7 +126,7 @@ class Brief:
             kernels=tuple(kernel_text(each, state.problem.source) for each in beam),
             baselines=tuple(_baselines(state)),
             evidence=tuple(_evidence(state)),
-            # Without measurements it says that nothing can be said.
+            # Without measurements it says that there is no diagnosis.
             headline=diagnosis.headline if diagnosis and (diagnosis.why or profiled) else "",
             findings=tuple(each.cause for each in diagnosis.findings) if diagnosis else (),
             tried=tuple(_tried(each) for each in state.history if each.id not in shown)[-_TRIED:],
@@ -165,7 +165,7 @@ def head_of(judged: Judged) -> str:
 
 
 def outcome_words(judged: Judged) -> str:
-    """How far a candidate came, in one line."""
+    """The outcome of a candidate, in one line."""
     outcome = judged.outcome
     words = f"{outcome.stage}"
     if outcome.verdict is not None:

@@ -25,17 +25,17 @@ TF32_LIMITS: Final = (2e-3, 4e-3)
 _RATES: Final = ("fp32", "tf32", "bf16", "fp16", "fp8")
 _VERSIONS: Final = ("torch", "triton", "cuda")
 _EXACT: Final = (
-    "An element counts by |got − exact| / (|exact| + rms(exact)). Integers and booleans have to be "
-    "equal, and results in which nothing is rounded (maxima, copies, places) bit for bit: of equal "
-    "values the first one's place, and NaN as PyTorch treats it."
+    "An element's error is |got − exact| / (|exact| + rms(exact)). Integers and booleans must be "
+    "equal, and results without rounding (maxima, copies, indices) bit for bit: among equal values "
+    "the first one's index, and NaN as PyTorch treats it."
 )
 _TIMES: Final = (
-    "medians of the GPU's time for a call, in turn with PyTorch's, on inputs that rotate so that "
+    "medians of the GPU time of a call, interleaved with PyTorch's, on inputs that rotate so that "
     "the L2 is cold; calls of less than 20 us as CUDA graphs. First calls and compilation are not "
-    "timed. Work on the host counts only where the GPU has to wait for it. A file may hold "
-    "`triton.autotune`, which runs again at every shape that is checked: few configurations, or "
-    "none: afterwards other values are tried for the integers that reach a constexpr parameter, "
-    "`num_warps` or `num_stages`, be they defaults of a host function or literals of a launch."
+    "timed. Work on the host counts only where the GPU has to wait for it. A file may use "
+    "`triton.autotune`, but it runs again at every checked shape, so give few configurations, or "
+    "none: other values are tried later for the integers that reach a constexpr parameter, "
+    "`num_warps` or `num_stages`, whether defaults of a host function or literals of a launch."
 )
 
 
@@ -95,7 +95,7 @@ def _shapes(state: SearchState) -> str:
     except KbError:
         return "those of the problem file."
     if why_none(problem) is not None:
-        return "those of the problem file alone; times are of these."
+        return "those of the problem file alone; times are for these."
     free = [name for name, each in problem.constants.items() if not each.structural]
     fixed = [name for name, each in problem.constants.items() if each.structural]
     words = "times are of those in the problem file. Results are also checked at smaller sizes and "
@@ -104,7 +104,7 @@ def _shapes(state: SearchState) -> str:
     if fixed:
         start = "and, where the model can be built so," if free else "by changing"
         parts.append(f"{start} {', '.join(fixed)}")
-    follows = "What is computed from these, or assigned with them, follows"
+    follows = "Values computed from these, or assigned with them, follow"
     return f"{words}, {' '.join(parts)}. {follows}; other sizes stay as they are."
 
 
@@ -119,13 +119,13 @@ def _card(state: SearchState) -> Iterator[str]:
     spec = _spec(state)
     if spec is None:
         target = f" ({state.architecture})" if state.architecture else ""
-        yield f"Card: {state.gpu or 'not known'}{target}."
+        yield f"GPU: {state.gpu or 'not known'}{target}."
         return
     rates = ", ".join(
         f"{name} {spec.dense_tflops[name]:g}" for name in _RATES if name in spec.dense_tflops
     )
     yield (
-        f"Card: {spec.name} ({spec.architecture}), {spec.sms} SMs; shared memory "
+        f"GPU: {spec.name} ({spec.architecture}), {spec.sms} SMs; shared memory "
         f"{spec.shared_kib_per_block:g} KiB a block, {spec.shared_kib_per_sm:g} KiB an SM; "
         f"{spec.registers_per_sm:,} registers an SM, 255 a thread; {spec.threads_per_sm:,} threads "
         f"an SM; L2 {spec.l2_mib:g} MiB; memory {spec.memory_gbps:,.0f} GB/s; dense TFLOP/s: "

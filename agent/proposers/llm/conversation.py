@@ -137,7 +137,7 @@ class Conversation:
         Raises
         ------
         RefusedError
-            The model refuses, or the endpoint's filter held the answer.
+            The model refuses, or the endpoint's filter withheld the answer.
         UnusableReplyError
             The answer cannot be used, even after a correction.
         LlmError
@@ -149,7 +149,7 @@ class Conversation:
             choice = self._send(kind, prompt, history)
             message = choice.message
             if message.refusal or choice.finish_reason == "content_filter":
-                said = one_line(message.refusal or "the endpoint's filter held the answer")
+                said = one_line(message.refusal or "the endpoint's filter withheld the answer")
                 raise RefusedError(f"model '{self._gateway.model}' refused ({self.name}): {said}")
             tool = self.tool
             if message.tool_calls and tool is not None and self.abilities.tools:

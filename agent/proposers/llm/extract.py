@@ -1,4 +1,4 @@
-"""A reply out of a model's text: JSON, JSON among words, code in one fence, or edits.
+"""Extracts a reply from a model's text: JSON, JSON among words, code in one fence, or edits.
 
 What is extracted is data: it is measured and validated here, and never executed.
 """

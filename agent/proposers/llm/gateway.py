@@ -1,4 +1,4 @@
-"""The one way to the model: out of a record, or through the ledger to the endpoint; recorded."""
+"""Answers requests to the model from a record or through the ledger and endpoint; records all."""
 
 import json
 import threading
@@ -78,7 +78,7 @@ class Gateway:
     def open_replay(cls, recorded: Path, run: Path, *, exact: bool = True) -> "Gateway":
         """A gateway that answers from the record of another run; `run` records it again.
 
-        `exact` holds each request against the recorded one. Without it replies are taken in their
+        `exact` compares each request with the recorded one. Without it replies are taken in their
         order, and `summary` says how many requests differed: for where times are measured anew,
         since prompts hold them.
 
@@ -89,7 +89,7 @@ class Gateway:
         """
         exchanges = read_exchanges(recorded)
         if not exchanges:
-            raise ReplayError(f"{recorded} holds no record of a model to replay")
+            raise ReplayError(f"{recorded} holds no recorded model replies to replay")
         past = Past(exchanges, exact=exact)
         gateway = cls(None, run, read_exchanges(run), Ledger(), past)
         gateway.model, gateway._url = exchanges[0].model, exchanges[0].url
@@ -97,7 +97,7 @@ class Gateway:
 
     @property
     def waits(self) -> bool:
-        """Whether replies come by files, to a later process."""
+        """Whether replies arrive as files, for a later process."""
         return isinstance(self._endpoint, BatchEndpoint)
 
     @property
@@ -118,9 +118,9 @@ class Gateway:
     def summary(self) -> str:
         """What the run spent, in words."""
         if self._endpoint is None:
-            words = "replayed from a record, at no cost"
+            words = "replayed from a record at no cost"
             if self.past.differing:
-                words += f"; {self.past.differing} requests were not those of the record"
+                words += f"; {self.past.differing} requests differed from the record"
             return words
         return self._ledger.summary()
 

@@ -1,4 +1,4 @@
-"""Prompts from template files; what is not ours stands between marks, as quoted data."""
+"""Prompts from template files; foreign text is quoted between marks, as data."""
 
 import hashlib
 from functools import cache
@@ -20,7 +20,7 @@ def mark_of(text: str) -> str:
 
 
 def quoted(text: str, label: str = "", most: int = MAX_QUOTED) -> str:
-    """Text between marks that it cannot forge, cut to `most` characters, the cut said."""
+    """Text between marks that it cannot forge, cut to `most` characters with a note of the cut."""
     text = text.strip("\n")
     if len(text) > most:
         kept = text[: text.rfind("\n", 0, most) + 1 or most]

@@ -98,7 +98,7 @@ class LlmProposer(Proposer):
         """
         self.notes = []
         if state.round == 1 and not self._gateway.counts_money:
-            self.notes = ["the model's price is not known: tokens are counted, money is not"]
+            self.notes = ["the model's price is unknown: tokens are counted, money is not"]
         self._brief = brief = Brief.of(state)
         most = min(PLANS, state.branching * len(state.beam))
         count = max(most - (state.crossover is not None), 1)

@@ -36,7 +36,7 @@ class Failure(Model):
 
 
 class Exchange(Model):
-    """One request and what came of it."""
+    """One request and its reply or failure."""
 
     number: int = 0
     """Of its file; they count up in the order in which exchanges ended."""

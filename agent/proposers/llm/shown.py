@@ -1,4 +1,4 @@
-"""The parts of a context: what a planner weighs, and what a programmer needs for one plan.
+"""The parts of a context: what a planner reads, and what a programmer needs for one plan.
 
 A context is one text. A planner decides from facts, figures and reasons. A programmer gets what the
 plan cites: techniques in full, and examples with their code.
@@ -76,8 +76,8 @@ class Shown:
     def weighed(self, reasons: Mapping[str, str], *, measured: bool) -> str:
         """What a planner reads: figures, examples without their code, and why each technique.
 
-        Techniques are told in full where something was `measured` of the kernel: they were chosen
-        by that, and a change rests on them.
+        Techniques are shown in full if something of the kernel was `measured`: they were chosen
+        by that, and a change is based on them.
         """
         told = [self.facts] if self.facts else []
         told += [part.told for part in self.parts if part.example]

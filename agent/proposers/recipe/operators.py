@@ -73,7 +73,8 @@ def recognise(graph: Graph, usable: Callable[[Core], bool] | None = None) -> Rec
         return Recognised(tuple(cores))
     work = [graph[name].op for name in graph.computed if not graph[name].op.startswith(_LAYOUT)]
     shown = ", ".join(dict.fromkeys(each.removeprefix("aten.") for each in work[:8]))
-    return Recognised((), f"no operator family is known for: {shown or 'a graph without work'}")
+    whole = shown or "a graph without work"
+    return Recognised((), f"no kernel of the knowledge base computes a part of: {whole}")
 
 
 def _closed(graph: Graph, core: Core) -> bool:

@@ -143,7 +143,7 @@ def halve(
         alive = [each.point for each in survivors(ranked, max(2, -(-len(ranked) // _KEPT)))]
         if incumbent not in alive:
             alive.append(incumbent)
-        say(Progress(f"{len(alive)} of {len(known)} go on"))
+        say(Progress(f"{len(alive)} of {len(known)} continue"))
     return ranked
 
 

@@ -88,12 +88,12 @@ def rewrite(text: str, edits: Iterable[tuple[Site, Value]]) -> str:
     parts, at = [], 0
     for site, written in chosen:
         if site.start < at or site.end < site.start or site.end > len(data):
-            raise RewriteError(f"an edit at byte {site.start} meets another, or the end")
+            raise RewriteError(f"an edit at byte {site.start} overlaps another one, or the end")
         parts += [data[at : site.start], written.encode()]
         at = site.end
     changed = b"".join([*parts, data[at:]]).decode()
     try:
         ast.parse(changed)
     except (SyntaxError, ValueError) as error:
-        raise RewriteError(f"the change is not Python: {error}") from error
+        raise RewriteError(f"the changed file is not Python: {error}") from error
     return changed

@@ -175,5 +175,5 @@ def _screened(entry: _Entry, best: Sequence[Version]) -> Screened:
         start=entry.space.tunable.start,
         tried=len(entry.ledger.trials),
         failed=len(errors),
-        why="" if version is not None else (errors[0] if errors else "there was no time for it"),
+        why="" if version is not None else (errors[0] if errors else "there was no time to try it"),
     )

@@ -234,11 +234,11 @@ class SourceTimer:
         if told.error or not told.tried:
             return Measured(error=told.error, tried=told.tried, slow=told.slow)
         if told.difference is None:
-            return Measured(error="its outputs have other shapes")
+            return Measured(error="its outputs have different shapes")
         if not told.difference <= self._material.tolerance:
             return Measured(error=f"its outputs differ by {told.difference:.2g}")
         if not all(0 < ms < float("inf") for ms in told.ms):
-            return Measured(error="its times are no times")
+            return Measured(error="its times are invalid")
         return Measured(told.ms)
 
     def _bench_command(self, sources: Sequence[str], launches: int, until: float) -> m.BenchSources:
@@ -267,7 +267,7 @@ class SourceTimer:
         return self._versions
 
     def _restart(self) -> None:
-        self._say(Progress("starting the process for versions anew"))
+        self._say(Progress("restarting the process that times versions"))
         if self._versions is not None:
             self._versions.stop()
         self._versions = None

@@ -97,13 +97,13 @@ def test_a_request_that_takes_cards_down_is_given_up():
             self.name = name
 
         def ask(self, request, say):
-            raise CardLostError("its node is gone")
+            raise CardLostError("its node was lost")
 
         def close(self):
             pass
 
     pool = CardPool([Gone(str(n)) for n in range(5)])
-    with pool.lend() as lent, pytest.raises(JudgeLostError, match="2 cards were lost"):
+    with pool.lend() as lent, pytest.raises(JudgeLostError, match="2 devices were lost"):
         lent.ask(Work(), silent)
     assert len(pool) == 3
 
@@ -209,7 +209,7 @@ def test_cards_are_all_of_the_first_ones_kind_or_so_many(monkeypatch):
     assert made[1][1]
     assert len(local_cards("1")) == 1
     assert len(local_cards("all", per_card=2)) == 4
-    with pytest.raises(KbError, match="3 GPUs are asked for: there are 2"):
+    with pytest.raises(KbError, match="3 GPUs were requested, but there are 2"):
         local_cards("3")
     with pytest.raises(KbError, match="a number or 'all', not 'some'"):
         local_cards("some")

@@ -293,7 +293,7 @@ __global__ void norm(const float* __restrict__ x, float* y, int n) {
 
 def test_values_read_again_across_a_barrier_are_found():
     finding = found(SOUND, REREAD)["re-read-values"]
-    assert "'x' is read at the same place in 2 regions" in finding.evidence[0].meaning
+    assert "'x' is read at the same addresses in 2 regions" in finding.evidence[0].meaning
     once = REREAD.replace("y[i] = row[i] * total", "y[i] = total")
     assert "re-read-values" not in found(SOUND, once)
 
@@ -339,7 +339,7 @@ def test_at_the_roof_without_a_word_of_reuse_both_readings_are_given():
     answer = diagnose(facts(FEW[0][0], spec=None), shelf_from_corpus())
     assert [each.rule for each in answer.findings] == ["possible-rereads", "memory-roof"]
     # What holds only for some kernels is not in the headline.
-    assert answer.headline == "The kernel is at the memory roof: only fewer bytes are faster."
+    assert answer.headline == "The kernel is at the memory roof: only moving fewer bytes is faster."
     stream = {**FEW[0][0], "tensor_utilization": 0.0}
     assert diagnose(facts(stream), shelf_from_corpus()).findings[0].rule == "memory-roof"
 

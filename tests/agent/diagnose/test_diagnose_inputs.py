@@ -66,9 +66,7 @@ def test_the_card_that_a_profile_names_is_the_one_of_the_roofs():
     assert read.ignored == read.notes == ()
     other = read_profile(json.dumps({DRAM: 40, name: "NVIDIA X1"}), "p.json")
     assert other.gpu is None
-    assert other.notes == (
-        "the profile names a card that is not in the table of GPUs: 'NVIDIA X1'",
-    )
+    assert other.notes == ("the profile names a GPU that is not in the table of GPUs: 'NVIDIA X1'",)
 
 
 PTXAS = """ptxas info    : Compiling entry function '_Z4spmmPfi' for 'sm_90a'
@@ -88,10 +86,12 @@ def test_a_log_of_ptxas_gives_the_kernel_that_spills():
     assert (read.kernel, read.static.spill_store_bytes, read.static.spill_load_bytes) == (
         "spmm", 1184, 2040,
     )  # fmt: skip
-    assert "only a profile by ncu tells" in read.notes[0]
+    assert "only an ncu profile shows" in read.notes[0]
     assert "fill" in read.notes[1]
     assert read_profile(PTXAS, "build.log", "fill").static.registers == 16
-    with pytest.raises(InvalidInputError, match="without registers: give what `nvcc -Xptxas -v`"):
+    with pytest.raises(
+        InvalidInputError, match="without registers: give the output of `nvcc -Xptxas -v`"
+    ):
         read_profile("ptxas info    : 0 bytes gmem", "build.log")
 
 
@@ -134,7 +134,7 @@ def test_a_kernel_of_several_is_chosen_by_its_name():
         ("[1, 2]", "must hold one JSON object"),
         ("{}", "has no metrics"),
         ('{"dram_throughput": -1}', "p.json: dram_throughput is -1: a metric cannot be negative"),
-        ('{"problem": "x", "kernels": []}', "is no profile: kernel: is missing"),
+        ('{"problem": "x", "kernels": []}', "is not a valid profile: kernel: is missing"),
         ("[" * 100_000, "p.json is not JSON"),
     ],
 )
@@ -146,7 +146,7 @@ def test_what_is_no_profile_is_refused_in_one_line(text, says):
 
 
 def test_what_is_no_evaluation_is_refused():
-    with pytest.raises(InvalidInputError, match=r"e\.json is no evaluation"):
+    with pytest.raises(InvalidInputError, match=r"e\.json is not a valid evaluation"):
         read_evaluation('{"verdict": "correct"}', "e.json")
 
 

@@ -157,7 +157,7 @@ def test_the_request_carries_schema_evidence_and_techniques_but_not_the_rules_ve
     assert "split-k: " in text
     assert "static.registers" in text
     assert "def kernel(x): ..." in text
-    assert "too small for the card" not in text
+    assert "too small for the GPU" not in text
     assert not re.search(r"\bNone\b", text)
 
 
@@ -288,7 +288,7 @@ def test_without_key_and_url_there_is_nothing_to_ask(shelf):
     known = facts(POOR_MATVEC)
     with pytest.raises(LlmError, match="needs OPENAI_API_KEY"):
         ask_model("m", None, known, diagnose(known, shelf), shelf)
-    with pytest.raises(LlmError, match="not a usable URL"):
+    with pytest.raises(LlmError, match="not a usable endpoint URL"):
         ask_model("m", "http://host:port/v1", known, diagnose(known, shelf), shelf)
 
 

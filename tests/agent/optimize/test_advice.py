@@ -90,7 +90,7 @@ def test_sources_that_are_left_out_are_not_shown(tmp_path: Path, two_sources: Pa
     assert not {*whole.context.chunks} & {*less.context.chunks}
     unknown = advised(tmp_path / "unknown", two_sources, one, exclude_sources=("nobody",))
     assert unknown.context == Context()
-    assert "no source 'nobody': it has notes, tiny" in unknown.notes[0]
+    assert "no source 'nobody': its sources are notes, tiny" in unknown.notes[0]
     hidden = of_sources(one.generation, ("notes",))
     assert hidden
     assert hidden < {each.id for each in one.generation.store.all()}

@@ -84,11 +84,11 @@ def test_what_cannot_become_an_op_is_told_in_one_line(tmp_path: Path, interpreti
     asked = ["report", str(tmp_path / "compile"), "--custom-op", str(tmp_path / "compile_op")]
     ran = CliRunner().invoke(cli, asked)
     assert isinstance(ran.exception, KbError)  # which `main` prints as one line
-    assert "gives back the problem's own model by torch.compile" in str(ran.exception)
+    assert "returned the problem's own model, run with torch.compile" in str(ran.exception)
     with pytest.raises(KbError, match="the problem's model cannot be built"):
         write_custom_op(tmp_path / "found", tmp_path / "found_op", zygote=interpreting)
     assert not [*tmp_path.glob("*_op")]
     (tmp_path / "there").mkdir()
-    for target, told in (("there", "is there already"), ("no-name", "cannot be imported")):
+    for target, told in (("there", "already exists"), ("no-name", "is not a module name")):
         with pytest.raises(KbError, match=told):
             write_custom_op(tmp_path / "found", tmp_path / target)

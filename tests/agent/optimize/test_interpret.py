@@ -194,9 +194,9 @@ REQUEST = Echo()
     [
         ("os.abort()", "died with status -6"),
         ("sys.exit('out of memory')", "died with status 1: out of memory"),
-        ("replies.write('nonsense' + chr(10)); replies.flush()", "answered nonsense"),
-        ("import time; time.sleep(60)", "gave no word for 1 s"),
-        ("os.write(replies.fileno(), b'x' * (20 << 20))", "answered too much"),
+        ("replies.write('nonsense' + chr(10)); replies.flush()", "sent an invalid answer"),
+        ("import time; time.sleep(60)", "sent nothing for 1 s"),
+        ("os.write(replies.fileno(), b'x' * (20 << 20))", "sent too long an answer"),
     ],
 )
 def test_a_judging_process_that_is_lost_is_told_and_started_again(body: str, told: str) -> None:

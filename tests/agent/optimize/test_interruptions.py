@@ -148,7 +148,7 @@ def test_a_damaged_line_amid_a_journal_is_told_by_number(tmp_path: Path) -> None
     lines[3] = b"{}\n"
     path.write_bytes(b"".join(lines))
     for attempt in (lambda: RunFolder.resume(root), lambda: read_run(root)):
-        with pytest.raises(RunFolderError, match=r"journal\.jsonl:4: no event of a run"):
+        with pytest.raises(RunFolderError, match=r"journal\.jsonl:4: not an event of a run"):
             attempt()
     # The lock was given back.
     path.write_bytes(b"".join(lines[:3]))
@@ -182,7 +182,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_afterwards(
                 break
             except RunFolderError as error:
                 told = str(error)
-        assert "No space left on device; the run is kept: make room" in told
+        assert "No space left on device; the run is kept: free disk space" in told
         assert "\n" not in told
         seen.add("journal" if "journal" in told else "file")
         assert not list(root.rglob("*.part"))
@@ -253,7 +253,7 @@ def test_two_processes_cannot_work_on_one_run(tmp_path: Path) -> None:
     root = tmp_path / "run"
     with (
         RunFolder.create(root, CONFIG),
-        pytest.raises(RunFolderError, match="another process works on the run"),
+        pytest.raises(RunFolderError, match="another process is working on the run"),
     ):
         RunFolder.resume(root)
 
@@ -262,9 +262,9 @@ def test_a_folder_with_other_things_in_it_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(RunFolderError, match="is not empty"):
         RunFolder.create(tmp_path, CONFIG)
-    with pytest.raises(RunFolderError, match="is no run folder"):
+    with pytest.raises(RunFolderError, match="is not a run folder"):
         RunFolder.resume(tmp_path)
-    with pytest.raises(RunFolderError, match="is no run folder"):
+    with pytest.raises(RunFolderError, match="is not a run folder"):
         read_run(tmp_path / "nowhere")
     (tmp_path / "config.json").write_text('{"given": 3}')
     with pytest.raises(RunFolderError, match=r"config\.json is invalid: problem: is missing"):

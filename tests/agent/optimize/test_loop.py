@@ -65,7 +65,7 @@ def test_where_nothing_is_better_the_start_is_given_back(tmp_path: Path) -> None
     assert not found.better
     assert found.given_back is None
     assert found.best.candidate.source == start(0.7).source
-    assert "nothing better" in render(found)
+    assert "no candidate is faster" in render(found)
     assert (tmp_path / "run" / "best.py").read_text().endswith(start(0.7).source)
 
 
@@ -81,21 +81,21 @@ def test_where_pytorchs_own_form_is_faster_it_is_given_back(
     assert found.better is (proposed == [0.9])
     assert found.given_back == "compile"
     text = render(found)
-    said = "nothing that was found is faster than torch.compile, which is given back: 1.25x faster"
+    said = "no candidate is faster than torch.compile, which is now in best.py (1.25x faster"
     assert said in " ".join(text.split())
     assert max(map(len, text.splitlines()[:-1])) <= WIDTH
     given = (root / "best.py").read_text()
     assert PROBLEM in given
     assert given.endswith("        self.compile(dynamic=False)\n")
-    assert ("The best of that: kernels/" in given) is found.better
+    assert ("The best candidate: kernels/" in given) is found.better
     # Read again, it comes to the same, and the report says so.
     known, record = read_run(root)
     assert summarise(known, record, root).given_back == "compile"
     written = write_report(root)
     for path in (written.markdown, written.html):
         told = path.read_text()
-        assert "Given back: the problem" in told
-        assert "by torch.compile, 1.25x over the start" in told
+        assert "Returned: the problem" in told
+        assert "with torch.compile, 1.25x over the start" in told
     with RunFolder.resume(root, config(Limits(rounds=9))) as folder:
         found = search(
             folder, ScriptedJudge(), Scripted([[proposal(0.5)], [proposal(0.5)], [], []])
@@ -293,7 +293,7 @@ def test_crossover_is_asked_for_once_a_pair(tmp_path: Path) -> None:
         (Limits(gpu_seconds=75), {}, "out of GPU time"),
         (Limits(tokens=150), {}, "out of tokens"),
         (Limits(money=0.9), {}, "out of money"),
-        (Limits(floor_target=0.12), {}, "the floor is reached"),
+        (Limits(floor_target=0.12), {}, "the floor was reached"),
         (Limits(), {"least_gain": 0.5}, "no gain (2 rounds"),
     ],
 )
@@ -313,7 +313,7 @@ def test_a_limit_of_gpu_time_holds_with_the_last_session_and_profile(tmp_path: P
     rounds = [[proposal(round(0.9**n, 4), f"f{n}")] for n in range(1, 8)]
     with RunFolder.create(tmp_path / "run", config(Limits(gpu_seconds=90))) as folder:
         found = search(folder, ScriptedJudge(), Scripted(rounds)).run()
-    assert "s kept for the last session" in found.stopped
+    assert "s reserved for the last session" in found.stopped
     assert found.confirmed
     assert 60 < found.gpu_seconds <= 90
     with RunFolder.create(tmp_path / "off", config(Limits(gpu_seconds=90), confirm=False)) as off:
@@ -362,7 +362,7 @@ def test_the_last_chance_is_judged_once_and_in_full(tmp_path: Path) -> None:
     assert [each.outcome.right for each in record.history] == [False, True]
     assert record.history[1].outcome.gpu_seconds == 0, "one evaluation is counted once"
     assert found.stopped.startswith("out of GPU time")
-    assert "another last session" in found.stopped, "it has had one"
+    assert "another candidate and last session" in found.stopped, "it has had one"
     again = [(each.round, each.leader) for each in record.closed]
     assert again == [(1, found.best.id)]
 
@@ -537,7 +537,7 @@ def test_a_judge_that_fails_again_and_again_ends_the_run(tmp_path: Path) -> None
     rounds = [[proposal(0.5 + n / 100, f"f{n}", "crash") for n in range(8)]]
     with RunFolder.create(tmp_path / "run", config(branching=8, repairs=0)) as folder:
         found = search(folder, ScriptedJudge(), Scripted(rounds, fix=False)).run()
-    assert "the judge fails (4 times in a row" in found.stopped
+    assert "the judge failed (4 times in a row" in found.stopped
     assert found.judged == 4
 
 

@@ -484,7 +484,7 @@ def test_a_run_does_not_go_on_on_another_card(tmp_path: Path) -> None:
         standing = judge_of(folder, FakeProcess(), tmp_path / "cache").standing(start(), silent)
         other = FakeProcess()
         other.gpu = "NVIDIA H100 80GB HBM3"
-        with pytest.raises(KbError, match="begun on H200, and this is H100"):
+        with pytest.raises(KbError, match="began on H200, but this is H100"):
             judge_of(folder, other, tmp_path / "cache").require_same(standing)
 
 

@@ -117,7 +117,7 @@ def test_a_record_of_a_run_that_was_killed_is_replayed_as_far_as_it_goes(tmp_pat
     again = replay(tmp_path / "run", tmp_path / "replayed")
     assert again.record.best.outcome.median_ms == 0.8
     path.write_text("")
-    with pytest.raises(InvalidInputError, match="has not evaluated its start"):
+    with pytest.raises(InvalidInputError, match="never evaluated its start"):
         replay(tmp_path / "run", tmp_path / "nothing")
 
 

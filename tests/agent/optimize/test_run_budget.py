@@ -97,7 +97,7 @@ def test_of_wall_time_a_last_session_is_kept_too() -> None:
     ended = budget.used_up(record, limits, 120 - kept)
     assert ended is not None
     assert ended[0] == budget.TIME
-    assert f"{kept:.0f} s kept for the last session" in ended[1]
+    assert f"{kept:.0f} s reserved for the last session" in ended[1]
 
 
 def test_the_nearer_limit_says_what_is_left() -> None:

@@ -142,7 +142,7 @@ def test_a_run_that_was_killed_anywhere_has_a_report(tmp_path: Path, lines: int)
     (tmp_path / "run" / "environment.json").unlink()
     written = write_report(tmp_path / "run")
     page = written.html.read_text()
-    assert ("Not at its end" in page) == (lines < len(kept))
+    assert ("Not finished" in page) == (lines < len(kept))
     if lines == 0:
         assert "interrupted before its start was judged" in page
     if 4 <= lines < 12:
@@ -164,7 +164,9 @@ def test_the_start_is_given_back_where_the_gain_is_inside_the_noise(tmp_path: Pa
     assert report.summary is not None
     assert not report.summary.better
     # The start, and of the model's own forms the one that is faster than it.
-    assert report.headline.startswith("Given back: the problem's own model by torch.compile with")
+    assert report.headline.startswith(
+        "Returned: the problem's own model, run with torch.compile with"
+    )
     assert [each.name for each in report.contenders][-1] == "start"
     assert report.contenders[-1].gain == ""
     assert report.best is not None
@@ -188,7 +190,7 @@ def test_a_dry_run_says_that_nothing_was_timed(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KbError, match="no run folder"):
+    with pytest.raises(KbError, match="not a run folder"):
         write_report(tmp_path)
 
 

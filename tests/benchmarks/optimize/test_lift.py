@@ -158,7 +158,7 @@ def test_arms_differ_in_knowledge_alone_and_are_compared_in_pairs(sweep, tmp_pat
         assert not shown[0] & shown[1]
         rest = shuffled.replace(told[1], "")
         # Facts of problem, judge and card, the kernel and the task are the same.
-        for head in ("What can be read of it", "# How files are judged", "# State of the search"):
+        for head in ("Facts derived from it", "# How files are judged", "# State of the search"):
             assert empty[empty.index(head) :].split("\n\n#")[0] in rest
     found = json.loads((place / "lift.json").read_text())
     assert {arm: each["problems"] for arm, each in found["arms"].items()} == dict.fromkeys(ARMS, 2)

@@ -65,7 +65,7 @@ def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
     assert kernels["geometric_mean_over_compile"] == pytest.approx(1.28**0.5)
     assert (kernels["at_or_above_compile"], kernels["below_compile"]) == (1, ["layer_norm"])
     given = Path(tmp_path, "operators-runs", "layer_norm", "best.py").read_text()
-    assert given.startswith("# Given back by `kb optimize layer_norm.py`: the problem's own model")
+    assert given.startswith("# Returned by `kb optimize layer_norm.py`: the problem's own model")
     assert given.endswith("        self.compile(dynamic=False)\n")
     table = (tmp_path / "operators.md").read_text()
     assert "| mish | 2 | 0.8 | - | 0.5 | 20% | 1.600 (1.584 to 1.616) | recipe | 40 |" in table

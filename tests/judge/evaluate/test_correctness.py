@@ -145,7 +145,7 @@ def test_outputs_that_are_not_copied_are_not_taken_from_before(run):
     _, contestant = run(process)
     process.fetch = lambda into, *, call: None
     found, _ = run(process, 3, known=contestant)
-    assert "not written" in found.case.problem
+    assert "unwritten" in found.case.problem
 
 
 def test_what_a_process_writes_after_the_fetch_does_not_count(run):
@@ -212,7 +212,7 @@ def test_a_difference_where_nothing_is_rounded_is_kept_for_later(run):
 
     found, _ = run(Near())
     assert found.case.passed
-    assert "where nothing has to be rounded" in found.inexact[0][0]
+    assert "although no rounding is needed" in found.inexact[0][0]
     assert found.inexact[0][1]
 
 

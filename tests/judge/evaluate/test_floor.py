@@ -96,7 +96,7 @@ def test_what_triangles_make_needless_is_no_work() -> None:
     found = floors.floor(work, CARD, "ieee")
     assert found.flops == pytest.approx(2 * 4096**3 / 6, rel=0.01)
     assert found.ms == pytest.approx(0.0305, rel=0.02)
-    assert any("83.3% of PyTorch's operations needless" in note for note in found.notes)
+    assert any("83.3% of PyTorch's operations unnecessary" in note for note in found.notes)
     assert useful_share(TRIANGLES.replace("torch.tril", ""), "bfloat16") == 1.0
     assert useful_share("no problem", None) == 1.0
 

@@ -304,7 +304,7 @@ def test_a_large_elementwise_kernel_is_near_the_copy_floor(large: TimingReport) 
 @pytest.mark.parametrize("size", ["small", "large"])
 def test_a_third_of_the_time_claimed_is_found(size: str, request: pytest.FixtureRequest) -> None:
     found: TimingReport = request.getfixturevalue(size)
-    assert any("liar claims" in note for note in found.notes), found.notes
+    assert any("liar reports" in note for note in found.notes), found.notes
 
 
 @pytest.mark.parametrize("size", ["medium", "large"])

@@ -158,7 +158,7 @@ def test_a_loop_that_no_size_turns_twice_makes_the_verdict_inconclusive(judge) -
     fixed = PROBLEM + "\nJUDGE = {'constants': {'COLS': {'max': 1000}}}\n"
     found = judge(kernel(["return kernel(x)"], adds="="), fixed)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "took fewer than 2 turns" in found.reasons[0]
+    assert "ran fewer than 2 iterations" in found.reasons[0]
 
 
 def test_the_autotuner_takes_its_first_configuration_and_the_verdict_says_so(judge) -> None:
@@ -177,13 +177,13 @@ def test_a_host_may_choose_its_card_and_ask_how_large_it_is(judge) -> None:
     ]
     found = judge(kernel(body))
     assert found.verdict is Verdict.CORRECT, found.reasons
-    assert any("its card has 4 multiprocessors" in each for each in found.disclosures)
+    assert any("a GPU with 4 multiprocessors" in each for each in found.disclosures)
 
 
 def test_an_access_beside_a_tensor_is_wrong_though_its_values_are_not(judge) -> None:
     found = judge(kernel(["return kernel(x)"], beside="+ 1"))
     assert found.verdict is Verdict.WRONG
-    assert "reads right behind the end of a tensor" in found.reasons[0]
+    assert "reads right past the end of a tensor" in found.reasons[0]
 
 
 def test_enlarged_shapes_end_in_a_part_of_a_block() -> None:

@@ -178,14 +178,14 @@ def test_what_is_learned_cannot_be_left_out_although_it_begins_as_one(judge):
     assert judge(KERNEL + RIGHT, problem).verdict is Verdict.CORRECT
     lazy = "def kernel_function(x):\n    return run(x, torch.ones_like(x[0]))\n"
     found = judge(KERNEL + lazy, problem)
-    assert "elements are off by" in wrong(found)
+    assert "elements have errors of" in wrong(found)
     assert any("were given other values: weight" in note for note in found.disclosures)
 
 
 def test_off_by_one_at_the_tail_is_wrong_and_shown(judge):
     kernel = "def kernel_function(x, weight):\n    return run(x, weight, x.shape[1] - 1)\n"
     found = judge(KERNEL + kernel)
-    assert "elements are off by" in wrong(found)
+    assert "elements have errors of" in wrong(found)
     case = next(case for case in found.cases if not case.passed)
     example = case.counterexamples[0]
     assert example.got != example.expected
@@ -210,7 +210,7 @@ def test_a_dropped_tap_is_wrong_and_a_full_window_correct(judge):
 
 def test_where_nothing_is_rounded_the_smallest_difference_is_wrong(judge):
     found = judge(pool_kernel(scale="1.0000001"), POOL)
-    assert "where nothing has to be rounded" in wrong(found)
+    assert "although no rounding is needed" in wrong(found)
     assert all(case.bit_exact_required for case in found.cases if case.counted)
 
 
@@ -307,12 +307,12 @@ def test_a_shape_that_the_problem_cannot_have_is_not_tried_with_every_kind_of_va
     # Saturated results hide mistakes, so that every kind of values is asked for.
     saturated = "torch.sigmoid(100 + (x * self.weight).sum(-1))"
     problem = PROBLEM.replace("(x * self.weight).sum(-1)", saturated).replace(
-        "        return", "        assert x.shape[-1] >= 37, 'too narrow'\n        return"
+        "        return", "        assert x.shape[-1] == 37, 'another width'\n        return"
     )
     kernel = "def kernel_function(x, weight):\n    return torch.sigmoid(100 + run(x, weight))\n"
     found = judge(KERNEL + kernel, problem)
     failed = Counter(
-        str(each.constants) for each in found.cases if "too narrow" in (each.why_not or "")
+        str(each.constants) for each in found.cases if "another width" in (each.why_not or "")
     )
     assert 0 < max(failed.values()) <= 2
 
@@ -320,7 +320,7 @@ def test_a_shape_that_the_problem_cannot_have_is_not_tried_with_every_kind_of_va
 def test_half_precision_inside_float32_is_wrong_with_a_hint(judge):
     kernel = "def kernel_function(x, weight):\n    return run(x.half().float(), weight)\n"
     found = judge(KERNEL + kernel, PROBLEM + 'JUDGE = {"constants": {"ROWS": {"fixed": True}}}\n')
-    assert "as far off as products in TF32 or float16 are" in wrong(found)
+    assert "typical of products in TF32 or float16" in wrong(found)
 
 
 def test_declining_other_shapes_is_specialised_and_raising_at_the_given_one_wrong(judge):
@@ -386,7 +386,7 @@ def test_random_problems_do_not_count(judge):
     )
     found = judge(KERNEL + RIGHT, noisy)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "eager itself is off" in found.reasons[0]
+    assert "eager itself is" in found.reasons[0]
 
 
 def test_a_random_problem_of_one_shape_does_not_count_for_its_large_values(judge):
@@ -396,7 +396,16 @@ def test_a_random_problem_of_one_shape_does_not_count_for_its_large_values(judge
     )
     found = judge(KERNEL + RIGHT, noisy.replace("ROWS, COLS", "6, 37"))
     assert found.verdict is Verdict.INCONCLUSIVE, found.cases
-    assert "eager itself is off" in found.reasons[0]
+    assert "eager itself is" in found.reasons[0]
+
+
+def test_a_problem_whose_output_depends_on_earlier_calls_is_inconclusive_and_says_so(judge):
+    counting = PROBLEM.replace(
+        "return (x", "self.weight += 0.01 * x.mean(0)\n        return (x"
+    ).replace("nn.Parameter(", "torch.nn.Buffer(")
+    found = judge(KERNEL + RIGHT, counting)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "depends on earlier calls, each of which changes weight" in found.reasons[0]
 
 
 def test_shapes_that_are_none_of_the_problem_s_do_not_count(judge):

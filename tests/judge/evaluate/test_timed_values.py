@@ -38,7 +38,7 @@ def kernel_function(a, v):
         return a @ v
     return _kept.setdefault(a.shape, a @ v).clone()
 """
-NOTE = "times are those on zero-mean values"
+NOTE = "times are for zero-mean inputs"
 
 
 @pytest.fixture

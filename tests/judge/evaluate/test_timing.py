@@ -256,7 +256,7 @@ def test_it_is_said_where_contenders_cannot_be_stopped(judge: Judge) -> None:
     worker = FakeWorker()
     worker.can_pause = False
     found = judge.time(worker)
-    assert any("could not be stopped" in note for note in found.notes)
+    assert any("could not be paused" in note for note in found.notes)
 
 
 def test_all_buffers_are_closed_and_freed_afterwards(judge: Judge) -> None:
@@ -308,7 +308,7 @@ def overwriting(x: torch.Tensor, scale: int) -> torch.Tensor:
     "run,said",
     [
         pytest.param(cached_by_address(), "right when called, not when timed", id="cached"),
-        pytest.param(computed_late, "only when their outputs are asked for", id="late"),
+        pytest.param(computed_late, "only when their outputs are fetched", id="late"),
         pytest.param(skipping(), "right when called, not when timed", id="skipping"),
         pytest.param(overwriting, "writes to its inputs", id="overwriting"),
     ],
@@ -334,7 +334,7 @@ def test_an_output_that_a_later_launch_overwrites_is_wrong_not_a_cheat(judge: Ju
 
 
 def test_a_rare_wrong_launch_is_wrong_without_a_sign_of_intent() -> None:
-    track = Track(checks=12, wrong=["a timed launch is wrong: by a lot"])
+    track = Track(checks=12, wrong=["the output of a timed launch is wrong: by a lot"])
     track.times = {r: [1.0] for r in range(12)}
     found = timing.report(
         timing.Measurement(Plan("clock", 1), {"candidate": track}), precision="ieee"
@@ -347,7 +347,7 @@ def test_a_rare_wrong_launch_is_wrong_without_a_sign_of_intent() -> None:
 def test_a_time_that_the_judges_clock_refutes_is_a_cheat(judge: Judge) -> None:
     found = judge.time(FakeWorker(milliseconds=2.0, claims=0.5))
     (cheat,) = found.cheats
-    assert "candidate claims 1 ms" in cheat
+    assert "candidate reports 1 ms" in cheat
     assert [check.passed for check in found.walls] == [False, True]
     assert found.timings[0].flagged == ("the judge's clock disagrees with this time",)
 
@@ -429,7 +429,7 @@ def test_inputs_that_no_seed_changes_are_said(
 ) -> None:
     monkeypatch.setitem(globals(), "make", lambda seed: torch.ones(ROWS, COLS))
     found = judge.time(FakeWorker())
-    assert any("same inputs under every seed" in note for note in found.notes)
+    assert any("same inputs for every seed" in note for note in found.notes)
 
 
 def test_without_eager_times_are_not_calibrated() -> None:

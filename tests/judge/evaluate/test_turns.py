@@ -76,13 +76,13 @@ def test_a_launch_that_waits_for_its_stream_is_fine() -> None:
 def test_a_launch_on_a_stream_of_its_own_is_found() -> None:
     said = found(lambda early, late: 10 * early)
     assert said is not None
-    assert "ahead of the one that it is called on" in said
+    assert "ahead of the caller's stream" in said
 
 
 def test_an_output_that_is_there_only_later_is_found() -> None:
     said = found(lambda early, late: 10 * late, finished=False)
     assert said is not None
-    assert "finds its output unfinished (off by a lot)" in said
+    assert "finds the output unfinished (off by a lot)" in said
 
 
 def test_an_output_of_neither_contents_is_told_as_wrong() -> None:

@@ -61,7 +61,7 @@ def test_all_right_is_correct():
         (
             {"observations": seen(kernels={"k": 2}, other_card=True)},
             Verdict.CHEAT,
-            "on another GPU beside the judged one",
+            "on another GPU, which the baselines",
         ),
         ({"observations": seen()}, Verdict.CHEAT, "no kernel was launched"),
         ({"wrong": ["it cannot be loaded: x"]}, Verdict.WRONG, "cannot be loaded"),
@@ -117,7 +117,7 @@ def test_a_wrong_case_shows_where():
 
 
 def test_a_case_that_eager_fails_makes_nobody_wrong_but_is_told():
-    off = outcome(counted=False, why_not="eager itself is off", passed=False)
+    off = outcome(counted=False, why_not="eager itself is wrong", passed=False)
     decision = decide(evidence(outcome(), off))
     assert decision.verdict is Verdict.CORRECT
     assert "1 of 2 cases do not count" in decision.disclosures[-1]

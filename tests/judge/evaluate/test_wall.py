@@ -56,7 +56,7 @@ def test_half_the_time_claimed_is_found_and_said() -> None:
     assert found is not None
     assert not found.passed
     said = statement(found)
-    assert "candidate claims 0.5 ms" in said
+    assert "candidate reports 0.5 ms" in said
     assert "1.5" in said  # the wall clock's time of a launch, hold included
 
 

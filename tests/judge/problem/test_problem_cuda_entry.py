@@ -78,7 +78,7 @@ def test_a_kernel_file_carries_its_declaration():
 
 
 def test_another_device_is_refused():
-    with pytest.raises(KbError, match=r"is for sm_100a only, and the device is sm_90a"):
+    with pytest.raises(KbError, match=r"is for sm_100a only, but the device is sm_90a"):
         build(SOURCE.replace("[sm_90, sm_100a]", "[sm_100a]"), "scale.cu", "sm_90a")
 
 
@@ -94,18 +94,26 @@ def test_a_missing_function_and_code_that_does_not_compile_are_told():
     ("old", "new", "message"),
     [
         ("entry: scale_rows\n", "", r"scale\.cu:3: missing key 'entry'"),
-        ("like: x", "like: z", r"'z' is no input"),
-        ("{name: y, like: x}", "{name: y}", r"scale\.cu:6: .*give one of 'like' and 'shape'"),
+        ("like: x", "like: z", r"'z' is not an input"),
+        ("{name: y, like: x}", "{name: y}", r"scale\.cu:6: .*give either 'like' or 'shape'"),
         ("dtype: uint8", "dtype: uint7", r"unknown dtype 'uint7'"),
         (", dtype: uint8", "", r"'shape' needs a 'dtype'"),
         (": x, weight, y, codes,", ": x, weight, codes,", r"output 'y' is not among the arguments"),
         ("float factor", "half factor", r"argument 'half factor'"),
-        ("int64 x.numel", "int64 x.numel.__class__", r"cannot stand in an expression"),
-        ("int64 x.numel", "int64 __import__('os').getpid()", r"cannot stand in an expression"),
-        ("int64 x.numel", "int64 x.shape[open]", r"cannot stand in an expression"),
-        ("int64 x.numel", "int64 2 **** 3", r"is no expression"),
-        ("inputs: [x, weight, factor]", "inputs: [x, x, factor]", r"the name 'x' is taken"),
-        ("inputs: [x, weight, factor]", "inputs: [x, stream, factor]", r"'stream' is taken"),
+        ("int64 x.numel", "int64 x.numel.__class__", r"is not allowed here"),
+        ("int64 x.numel", "int64 __import__('os').getpid()", r"is not allowed here"),
+        ("int64 x.numel", "int64 x.shape[open]", r"is not allowed here"),
+        ("int64 x.numel", "int64 2 **** 3", r"is not an expression"),
+        (
+            "inputs: [x, weight, factor]",
+            "inputs: [x, x, factor]",
+            r"the name 'x' is used twice or reserved",
+        ),
+        (
+            "inputs: [x, weight, factor]",
+            "inputs: [x, stream, factor]",
+            r"'stream' is used twice or reserved",
+        ),
         ("[sm_90, sm_100a]", "[hopper]", r"'hopper' is not an architecture"),
         ("architectures:", "architecture:", r"unknown key 'architecture'"),
     ],

@@ -53,7 +53,7 @@ def test_reading_executes_nothing(tmp_path):
         (MINIMAL + "JUDGE = {'constants': {'N': {'min': 9, 'max': 15, 'multiple': 16}}}\n",
          r"no multiple lies between min and max"),
         (MINIMAL + "JUDGE = {'constants': {'N': {'min': 2}}}\n",
-         r"problem\.py:8: JUDGE has a rule for 'N', which is no .* there are: none"),
+         r"problem\.py:8: JUDGE has a rule for 'N', which is not .* those are: none"),
         (MINIMAL + "def JUDGE(): ...\n", r"problem\.py:8: JUDGE must be assigned"),
     ],
 )  # fmt: skip

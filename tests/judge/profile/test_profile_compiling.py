@@ -71,7 +71,7 @@ def test_what_was_compiled_before_contents_were_needed_is_kept_and_the_rest_said
     [scale] = found.static
     assert scale.name == "scale"
     assert scale.widths["global_load"] == {128: scale.mix["global_load"]}
-    assert any("without a GPU the kernel file stopped at" in note for note in found.notes)
+    assert any("without a GPU, the kernel file failed with" in note for note in found.notes)
 
 
 def test_a_lone_cuda_file_is_compiled_by_itself(facts):
@@ -102,7 +102,7 @@ def test_the_kernel_file_sees_no_other_files(facts, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("hidden")
     text = f"open({str(secret)!r}).read()\ndef kernel_function(x, linear_weight):\n    return x\n"
-    [note] = [each for each in facts(text).notes if "stopped at" in each]
+    [note] = [each for each in facts(text).notes if "failed with" in each]
     assert "FileNotFoundError" in note or "PermissionError" in note
     assert Path(secret).read_text() == "hidden"
 

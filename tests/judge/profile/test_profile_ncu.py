@@ -164,7 +164,7 @@ def test_no_kernel_in_the_range_is_said_so(run):
 def test_an_answer_that_is_no_answer_is_refused(run):
     found = run(program_text="import sys\nopen(sys.argv[2], 'w').write('{\"gpu\": 7}')\n")
     assert found.kernels == ()
-    assert any("gave no answer" in note for note in found.notes)
+    assert any("returned no result" in note for note in found.notes)
 
 
 def test_a_link_in_place_of_the_answer_is_not_followed(run, tmp_path):

@@ -125,7 +125,7 @@ try:
     except Exception:
         pass
 except TooLongError as error:
-    assert "more than 5 accesses" in str(error)
+    assert "more than 5 memory accesses" in str(error)
 else:
     raise AssertionError("it went on")
 watch.begin(None)

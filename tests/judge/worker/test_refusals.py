@@ -62,6 +62,6 @@ def test_a_full_card_is_told_without_its_list_of_processes() -> None:
     full = torch.OutOfMemoryError(f"{kept} Process 1251 has 21.67 GiB memory in use. See the page")
     error = failure(1, full).error
     assert (error.type, error.message) == ("OutOfMemoryError", kept)
-    told = f"{kept} end what else uses the card, or choose another one with --device"
+    told = f"{kept} stop other programs on this GPU, or choose another GPU with --device"
     assert json.loads(write_message(full))["error"] == told
     assert cli._failure(full) == told

@@ -237,7 +237,7 @@ def test_the_cpu_has_neither_graphs_nor_events(evaluation: Session) -> None:
         ("return 3.0", "output 0 is a float, not a tensor"),
         ("return None", "it returned no tensor"),
         ("return [x, object()]", "output 1 is a object, not a tensor"),
-        ("return x.to_sparse()", "output 0 is no dense tensor"),
+        ("return x.to_sparse()", "output 0 is not a dense tensor"),
     ],
 )
 def test_outputs_that_are_no_tensors_are_refused(

@@ -205,6 +205,56 @@ def test_the_oracle_computes_in_float64(evaluation: Session) -> None:
     assert torch.equal(result, torch.softmax(given.tensors[0].double(), -1))
 
 
+REMEMBERS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(5))
+        self.calls = 0
+
+    def forward(self, x):
+        {body}
+
+
+def get_inputs():
+    return [torch.rand(3, 5)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "carried"),
+    [
+        ("self.seen = torch.maximum(self.seen, x.amax(0)); return x / self.seen", ["seen"]),
+        ("self.seen.mul_(0.9).add_(x.mean(0)); return x - self.seen", ["seen"]),
+        ("self.calls += 1; return x * self.calls", ["calls"]),
+        ("self.seen = torch.cat([self.seen, x.mean(0)]); return x * self.seen.sum()", ["seen"]),
+        (
+            "self.seen = torch.cat([self.seen] * 2); return x + self.seen.view(2, 5)[:1]",
+            ["seen"],
+        ),
+        ("self.seen.mul_(0.9).add_(x.mean(0)); return x - x.mean(0)", []),
+        ("self.calls += 1; return x + self.seen", []),
+        ("self.calls += 1; return x * torch.rand(5)", []),
+    ],
+)
+def test_what_a_call_leaves_for_the_next_one_is_named(
+    evaluation: Session, body: str, carried: list[str]
+) -> None:
+    worker, _ = load_problem(evaluation, REMEMBERS.format(body=body))
+    given = make_inputs(evaluation, worker)
+    worker.contender("eager")
+    worker.call(list(given.arguments))
+    _, told = run_oracle(evaluation, worker, given)
+    assert told.carried == carried
+
+
 CREATES = """
 import torch
 import torch.nn as nn

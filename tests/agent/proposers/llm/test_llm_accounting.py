@@ -117,13 +117,13 @@ def test_prices_come_from_a_file_or_an_option(tmp_path):
     assert read_prices(file).currency == "EUR"
     assert parse_price("1.25, 10") == Price(input=1.25, output=10)
     assert find_price("1.25,10", "m/1") == find_price(str(file), "m/1")
-    with pytest.raises(InvalidInputError, match=r"no price for 'm/2': it has m/1$"):
+    with pytest.raises(InvalidInputError, match=r"no price for 'm/2', only: m/1$"):
         find_price(str(file), "m/2")
 
 
 @pytest.mark.parametrize("text", ["1", "1,2,3", "a,b", "-1,2", "nan,1", "inf,1"])
 def test_a_price_that_is_none_is_refused(text):
-    with pytest.raises(InvalidInputError, match="is no price"):
+    with pytest.raises(InvalidInputError, match="is not a price"):
         parse_price(text)
 
 
@@ -131,7 +131,7 @@ def test_a_price_that_is_none_is_refused(text):
 def test_a_price_list_that_is_none_is_refused(text, tmp_path):
     file = tmp_path / "prices.yaml"
     file.write_text(text)
-    with pytest.raises(InvalidInputError, match="is no price list") as raised:
+    with pytest.raises(InvalidInputError, match="is not a price list") as raised:
         read_prices(file)
     assert "\n" not in str(raised.value)
     with pytest.raises(InvalidInputError, match="cannot read"):

@@ -105,8 +105,8 @@ def test_strange_and_damaged_results_are_named_and_do_no_harm(tmp_path):
         file.write('{"custom_id": "cut off')
     folder = BatchFolder(tmp_path)
     assert any("kb-stranger" in each for each in folder.notes)
-    assert any("2 lines are no results" in each for each in folder.notes)
-    with pytest.raises(EndpointError, match="no chat completion"):
+    assert any("2 lines are not results" in each for each in folder.notes)
+    with pytest.raises(EndpointError, match="not a chat completion"):
         BatchEndpoint("m", folder).complete(ASK)
 
 

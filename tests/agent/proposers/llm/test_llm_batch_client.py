@@ -188,7 +188,7 @@ def test_a_file_that_is_refused_is_told_and_written_again(server, client, tmp_pa
 def test_an_endpoint_that_is_down_is_one_line_and_loses_nothing(tmp_path):
     waits(tmp_path)
     down = openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="none", max_retries=0)
-    with pytest.raises(EndpointError, match="go on with the same command") as raised:
+    with pytest.raises(EndpointError, match="repeat the same command") as raised:
         BatchClient(BatchFolder(tmp_path), down).step()
     assert "\n" not in str(raised.value)
     with pytest.raises(WaitingError):

@@ -169,7 +169,7 @@ def test_a_wait_that_is_too_long_is_told_at_once(talk):
 @pytest.mark.parametrize("key", ["sk-\n123456789", "sk-ä23456789"])
 def test_a_key_that_cannot_be_sent_is_told(monkeypatch, key):
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(EndpointError, match="OPENAI_API_KEY holds characters") as raised:
+    with pytest.raises(EndpointError, match="OPENAI_API_KEY contains invalid characters") as raised:
         Client("m")
     assert key not in str(raised.value)
 

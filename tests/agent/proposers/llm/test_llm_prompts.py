@@ -107,7 +107,7 @@ def test_the_reference_stands_in_a_prompt_once(prompts):
     for text in asked:
         assert text.count("self.linear = nn.Linear") == 1
         assert "# Kernel to change" not in text
-        assert "Integers and booleans have to be equal" in text
+        assert "Integers and booleans must be equal" in text
         assert "so that the L2 is cold" in text
         assert "<<<<<<< SEARCH" not in text  # there is nothing to edit
         assert "expect it to be bound by compute" in text
@@ -137,7 +137,7 @@ def test_attempts_are_told_with_errors_and_what_ran(prompts):
 @pytest.mark.parametrize("spelled", ["bfloat16", "bf16"])
 def test_a_run_in_another_dtype_is_counted_in_it(prompts, spelled):
     planner, _ = prompts(state(problem=INFO, dtype=spelled))
-    facts = planner[planner.index("What can be read of it") :].split("\n\n#")[0]
+    facts = planner[planner.index("Facts derived from it") :].split("\n\n#")[0]
     assert "bfloat16" in facts
     assert "float32" not in facts
 

@@ -62,7 +62,7 @@ def test_a_plan_becomes_a_proposal(proposer, endpoint):
     assert "risk: More registers." in proposal.note
     assert "rests on E1, source" in proposal.note
     assert one.spent.tokens_in == 200
-    assert "price is not known" in one.notes[0]
+    assert "price is unknown" in one.notes[0]
 
 
 def test_planner_and_coder_are_told_what_is_known(proposer, endpoint):

@@ -142,7 +142,7 @@ def test_replies_alone_may_be_replayed_where_times_are_new(recorded, tmp_path):
     )
     found = one.propose(state(beam=(slower,), start=slower))
     assert found == results[0]
-    assert "requests were not those of the record" in one.summary()
+    assert "requests differed from the record" in one.summary()
 
 
 def test_recorded_failures_are_replayed(live, endpoint, tmp_path):

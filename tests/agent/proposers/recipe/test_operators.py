@@ -44,7 +44,7 @@ def test_a_problems_operators_are_recognised(name: str) -> None:
 def test_what_is_not_known_is_named(name: str) -> None:
     found = recognise(p.graph_of(p.benchmark(f"judge/{name}")))
     assert found.cores == ()
-    assert found.reason.startswith("no operator family is known for: ")
+    assert found.reason.startswith("no kernel of the knowledge base computes a part of: ")
 
 
 def _families(
@@ -95,7 +95,7 @@ def test_a_model_whose_flow_depends_on_values_has_a_reason() -> None:
         "torch.randn(N, N)",
     )
     line = 1 + source[: source.index("return x if")].count("\n")
-    why = rf"the model has no graph: what it computes depends on values .* \(line {line}\)$"
+    why = rf"the model has no graph: its branches or sizes depend on values .* \(line {line}\)$"
     with pytest.raises(GraphError, match=why):
         p.graph_of(source)
 

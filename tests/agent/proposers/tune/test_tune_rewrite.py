@@ -69,7 +69,7 @@ def test_a_keyword_is_added_to_any_call(call: str, expected: str) -> None:
 
 
 def test_edits_that_overlap_or_break_the_file_are_refused() -> None:
-    with pytest.raises(RewriteError, match="meets another"):
+    with pytest.raises(RewriteError, match="overlaps another"):
         rewrite("x = 12345\n", [(Site(4, 7), 1), (Site(6, 9), 2)])
     with pytest.raises(RewriteError, match="not Python"):
         rewrite("x = 1\n", [(Site(0, 1, "1 +"), 1)])
