@@ -45,9 +45,9 @@ class Graph:
         spelt, returned = spelled(told.nodes, told.outputs)
         nodes, same = _without_broadcasts(spelt)
         outputs = [reference(each) for each in replaced(returned, same)]
-        if not outputs or any(each is None or each not in nodes for each in outputs):
+        if not outputs or any(output is None or output not in nodes for output in outputs):
             raise GraphError("the model returns something that is not a tensor")
-        names = tuple(each for each in outputs if each is not None)
+        names = tuple(output for output in outputs if output is not None)
         return cls(_needed(nodes, names), names, tuple(told.updates))
 
     def __getitem__(self, name: str) -> m.GraphNode:
@@ -64,8 +64,8 @@ class Graph:
         """Which values are computed from each."""
         found: dict[str, list[str]] = {name: [] for name in self.nodes}
         for name, node in self.nodes.items():
-            for each in dict.fromkeys(operands(node)):
-                found[each].append(name)
+            for operand in dict.fromkeys(operands(node)):
+                found[operand].append(name)
         return {name: tuple(users) for name, users in found.items()}
 
     @cached_property

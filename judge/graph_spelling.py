@@ -104,7 +104,7 @@ def _only_read(nodes: Sequence[m.GraphNode], outputs: Any) -> set[str]:
     for node in reversed(nodes):
         if node.op in _COPIES and node.name not in returned:
             readers = users.get(node.name, [])
-            if all(each.name in found or each.op in _ARITHMETIC for each in readers):
+            if all(reader.name in found or reader.op in _ARITHMETIC for reader in readers):
                 found.add(node.name)
     return found
 
@@ -112,7 +112,9 @@ def _only_read(nodes: Sequence[m.GraphNode], outputs: Any) -> set[str]:
 def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
     """Products with a diagonal matrix as scalings of rows or columns."""
     diagonals = (n for n in nodes if n.op == "aten.diag.default" and len(n.args) == 1)
-    vectors = {each.name: each for each in diagonals if len(each.tensors[0].shape) == 2}
+    vectors = {
+        diagonal.name: diagonal for diagonal in diagonals if len(diagonal.tensors[0].shape) == 2
+    }
     ranks = {each.name: len(each.tensors[0].shape) for each in nodes if each.tensors}
     found: list[m.GraphNode] = []
     for node in nodes:
@@ -178,7 +180,7 @@ def _maps_elements(node: m.GraphNode, shapes: Mapping[str, Sequence[int]]) -> bo
     if node.op not in _CONVOLUTIONS or node.kwargs:
         return False
     args: list[Any] = [*node.args[3:5], *([1], [0])[max(0, len(node.args) - 3) :]]
-    stride, padding = ({*_listed(each)} for each in args)
+    stride, padding = ({*_listed(arg)} for arg in args)
     window = shapes.get(_node(node.args, 1), ())[2:]
     return stride == {1} and padding == {0} and {*window} == {1}
 

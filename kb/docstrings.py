@@ -52,6 +52,9 @@ def _under(body: list[ast.stmt]) -> dict[str, str]:
     found = {}
     for pair in itertools.pairwise(body):
         match pair:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=text)):
+            case [
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=text)),
+            ]:
                 found[name] = inspect.cleandoc(str(text))
     return found

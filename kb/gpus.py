@@ -136,7 +136,7 @@ class GpuSpec(BaseModel):
     @property
     def spellings(self) -> frozenset[str]:
         """All spellings of this one card, made equal by `gpu_spelling`."""
-        return frozenset(gpu_spelling(each) for each in (self.name, *self.aliases))
+        return frozenset(gpu_spelling(alias) for alias in (self.name, *self.aliases))
 
 
 @cache
@@ -168,7 +168,7 @@ def find_gpu(name: str) -> GpuSpec:
     named, family = _going_by(name)
     found = named or family
     if not found:
-        known = ", ".join(dict.fromkeys(each.family for each in all_specs().values()))
+        known = ", ".join(dict.fromkeys(spec.family for spec in all_specs().values()))
         raise InvalidInputError(f"unknown GPU '{name}': use one of {known}")
     return found[0]
 

@@ -98,7 +98,9 @@ def technique_view(generation: Generation, slug: str) -> dict[str, Any]:
     """A technique's entry, its text, its examples, and what runs found. The slug must exist."""
     record = generation.techniques[slug]
     return record.entry.model_dump(mode="json", exclude={"questions", "verified"}) | {
-        "verified": [each.model_dump(mode="json") for each in technique_records(generation, slug)],
+        "verified": [
+            verified.model_dump(mode="json") for verified in technique_records(generation, slug)
+        ],
         "body": record.body.strip(),
         "examples": generation.examples[slug],
         "evidence": evidence_view(generation, slug),
@@ -112,7 +114,7 @@ def kernel_view(generation: Generation, slug: str) -> dict[str, Any]:
     record = generation.kernels[slug]
     records = ranked_records(record.entry, generation.kernel_entries)
     return record.entry.model_dump(mode="json") | {
-        "verified": [each.model_dump(mode="json") for each in records],
+        "verified": [verified.model_dump(mode="json") for verified in records],
         "code": record.code,
         "source": record.source,
         "path": record.path,

@@ -86,7 +86,9 @@ class KnowledgeService:
         def work(searcher: Searcher) -> Found:
             response, generation = _search(searcher, request), searcher.generation
             entries = {result.id: views.entry_of(generation, result) for result in response.results}
-            kernels = {id_: each.slug for id_, each in entries.items() if isinstance(each, Kernel)}
+            kernels = {
+                id_: entry.slug for id_, entry in entries.items() if isinstance(entry, Kernel)
+            }
             return Found(response, unknown_filters(request.filters, generation), kernels)
 
         return self.with_searcher(work)
@@ -141,16 +143,16 @@ class KnowledgeService:
 
         def work(generation: Generation) -> list[models.TechniqueSummary]:
             slugs = [
-                each["slug"]
+                technique["slug"]
                 for bottleneck in views.tree_view(generation)["bottlenecks"]
-                for each in bottleneck["techniques"]
+                for technique in bottleneck["techniques"]
             ]
             found = [_summary(generation, slug) for slug in dict.fromkeys(slugs)]
             return [
-                each
-                for each in found
-                if _meets(each.bottlenecks, wanted.bottlenecks)
-                and _meets(each.languages, wanted.languages)
+                summary
+                for summary in found
+                if _meets(summary.bottlenecks, wanted.bottlenecks)
+                and _meets(summary.languages, wanted.languages)
             ]
 
         return self._on_generation(work)

@@ -119,7 +119,7 @@ class TokenFile:
             return
         try:
             data = json.loads(self._path.read_text(encoding="utf-8"))
-            records = [TokenRecord(**each) for each in data["tokens"]]
+            records = [TokenRecord(**token) for token in data["tokens"]]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise IndexUnavailableError(
                 f"{self._path} is not a token file: restore it, or delete it and create new tokens"

@@ -120,7 +120,7 @@ def local_cards(
     if wanted > len(found.devices):
         raise InvalidInputError(f"{wanted} GPUs were requested, but there are {len(found.devices)}")
     named = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
-    numbers = [int(each.removeprefix("cuda:")) for each in found.devices[:wanted]]
+    numbers = [int(device.removeprefix("cuda:")) for device in found.devices[:wanted]]
     names = [named[n].strip() if n < len(named) else str(n) for n in numbers] * per_card
     cards = []
     for place, name in enumerate(names):

@@ -63,7 +63,7 @@ class CardPool:
     @property
     def kinds(self) -> set[str]:
         """Kinds of the cards that are left."""
-        return {each.kind for each in self._all if each.kind is not None}
+        return {card.kind for card in self._all if card.kind is not None}
 
     def take(self, kind: str | None = None) -> Card:
         """A free card, of a kind where one is named; waits for it.

@@ -27,7 +27,7 @@ def gather(
 ) -> Facts:
     """Put together what is known about one kernel."""
     timings = evaluation.timings if evaluation else ()
-    times = [each.median_ms for each in timings if each.contender == "candidate"]
+    times = [timing.median_ms for timing in timings if timing.contender == "candidate"]
     words = measured.words + (f" {evaluation.problem} {evaluation.kernel}" if evaluation else "")
     return Facts(
         metrics=measured.metrics,
@@ -91,10 +91,10 @@ def headline(
                 f"{name} is at the memory roof but moves {ratio:.1f} times the bytes that are "
                 "needed: move fewer bytes."
             )
-        wasted = next((each for each in findings if each.rule in WASTEFUL), None)
+        wasted = next((finding for finding in findings if finding.rule in WASTEFUL), None)
         if wasted is not None:
             return f"{name} is at the memory roof and may move bytes needlessly: {wasted.cause}"
-        if any(each.rule == "possible-rereads" for each in findings):
+        if any(finding.rule == "possible-rereads" for finding in findings):
             return f"{name} is at the memory roof: only moving fewer bytes is faster."
         attained = ""
         if at_floor(facts):
@@ -107,8 +107,8 @@ def headline(
     if decision.unit is not None:
         words += f", at the ceiling of {decision.unit.words}"
     reasons = "; ".join(
-        f"{each.label} {each.value:.4g}{' %' if each.unit == '%' else ''}"
-        for each in decision.why[:2]
+        f"{evidence.label} {evidence.value:.4g}{' %' if evidence.unit == '%' else ''}"
+        for evidence in decision.why[:2]
     )
     return f"{name} is {words} ({reasons})." if reasons else f"{name} is {words}."
 

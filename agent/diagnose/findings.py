@@ -53,7 +53,7 @@ def select(case: Case) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     def weight(finding: Finding) -> float:
         if finding.category != decision.bottleneck:
             return finding.severity
-        cited = {each.metric for each in finding.evidence}
+        cited = {evidence.metric for evidence in finding.evidence}
         settles = decision.settled and decision.why[0].metric in cited
         return finding.severity + _DOMINANT + (_SETTLED if settles else 0.0)
 
@@ -98,7 +98,7 @@ def check(rule: Rule, case: Case) -> Draft | None:
 def _distinct(one: Finding, other: Finding) -> bool:
     if BY_NAME[one.rule].subject == BY_NAME[other.rule].subject:
         return False
-    mine, theirs = ({each.metric for each in finding.evidence} for finding in (one, other))
+    mine, theirs = ({evidence.metric for evidence in finding.evidence} for finding in (one, other))
     return not mine <= theirs
 
 

@@ -78,9 +78,11 @@ def _ours(text: str) -> dict[str, Any] | None:
 def _of_ptxas(text: str, where: str, kernel_name: str | None) -> Measured:
     """The kernel of a compiler's log that spills most, then that with most registers."""
     kernels: dict[str, KernelResources] = {}
-    for each in parse_ptxas(text):
-        name = source_name(each.function)
-        kernels[each.function if name in kernels else name] = each  # instances of one template
+    for resources in parse_ptxas(text):
+        name = source_name(resources.function)
+        kernels[resources.function if name in kernels else name] = (
+            resources  # instances of one template
+        )
     if not kernels:
         raise InvalidInputError(
             f"{where} is a ptxas log without registers: give the output of `nvcc -Xptxas -v`, or a "
@@ -125,10 +127,12 @@ def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
     """
     dominant = profile.dominant
     if kernel_name is not None and profile.kernels:
-        names = [each.name for each in profile.kernels]
+        names = [kernel.name for kernel in profile.kernels]
         name = kernels_called(kernel_name, names, f"the profile of {profile.kernel}")[0]
-        dominant = next(each for each in profile.kernels if each.name == name)
-    functions = [each.name for each in profile.kernels] + [each.name for each in profile.static]
+        dominant = next(kernel for kernel in profile.kernels if kernel.name == name)
+    functions = [kernel.name for kernel in profile.kernels] + [
+        facts.name for facts in profile.static
+    ]
     words = " ".join((profile.problem, profile.kernel, *functions))
     notes = list(profile.notes)
     if dominant is None:
@@ -141,7 +145,7 @@ def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
     if dominant.missing:
         some = ", ".join(dominant.missing[:3]) + (", ..." if len(dominant.missing) > 3 else "")
         notes.append(f"{len(dominant.missing)} metrics are missing on this GPU: {some}")
-    named = (each for each in profile.static if each.name == dominant.name)
+    named = (facts for facts in profile.static if facts.name == dominant.name)
     static = dominant.static or next(named, None)
     read = launch_of(dominant.metrics, f"profile of '{dominant.name}'", 0, dominant.name)
     values = with_derived(read.values, Device(profile.gpu or "").warps_per_scheduler)
@@ -181,10 +185,10 @@ def _validated(model: type[_T], data: dict[str, Any], where: str) -> _T:
 
 
 def _others(judged: KernelProfile, kernels: tuple[KernelProfile, ...]) -> list[str]:
-    others = [each for each in kernels if each is not judged]
+    others = [kernel for kernel in kernels if kernel is not judged]
     if not others:
         return []
-    rest = ", ".join(f"{each.name} {each.share:.0%}" for each in others[:3])
+    rest = ", ".join(f"{other.name} {other.share:.0%}" for other in others[:3])
     return [
         f"{judged.name} takes {judged.share:.0%} of the time; the others are not diagnosed "
         f"(--kernel-name selects one): {rest}"

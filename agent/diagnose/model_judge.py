@@ -147,10 +147,10 @@ def evidence_of(facts: Facts, diagnosis: Diagnosis) -> dict[str, Evidence]:
         if value is not None:
             known[name] = fact(name, label, value, unit)
     for finding in diagnosis.findings:
-        for each in finding.evidence:
-            known.setdefault(each.metric, each.model_copy(update={"meaning": ""}))
-    for each in _static(facts):
-        known.setdefault(each.metric, each)
+        for evidence in finding.evidence:
+            known.setdefault(evidence.metric, evidence.model_copy(update={"meaning": ""}))
+    for evidence in _static(facts):
+        known.setdefault(evidence.metric, evidence)
     return known
 
 
@@ -173,8 +173,8 @@ def prompt(facts: Facts, known: Mapping[str, Evidence], offered: Mapping[str, st
     """The request's text: card, evidence by section, techniques, source."""
     section = {metric.name: metric.section for metric in all_metrics()}
     grouped: dict[str, list[Evidence]] = {}
-    for name, each in known.items():
-        grouped.setdefault(section.get(name, name.split(".")[0]), []).append(each)
+    for name, evidence in known.items():
+        grouped.setdefault(section.get(name, name.split(".")[0]), []).append(evidence)
     source = facts.source.text[:_SOURCE_CHARS] if facts.source is not None else ""
     template = (files("agent.diagnose") / "judge_prompt.md.j2").read_text(encoding="utf-8")
     # Plain text for a model, not HTML; values are set in as they are.
@@ -202,7 +202,9 @@ def _objection(reply: JudgeReply, known: Mapping[str, Evidence], offered: Mappin
             )
             if not close:
                 return f"{cited.metric} is {measured.value:.6g}, not {cited.value:.6g}"
-    first, second = ({each.metric for each in finding.evidence} for finding in reply.findings)
+    first, second = (
+        {evidence.metric for evidence in finding.evidence} for finding in reply.findings
+    )
     if first == second:
         return "the two findings rest on the same metrics: they have to be distinct"
     for slug in reply.techniques:
@@ -219,8 +221,10 @@ def _opinion(model: str, reply: JudgeReply, known: Mapping[str, Evidence]) -> Op
             category=finding.category,
             severity=finding.severity,
             evidence=tuple(
-                known[each.metric].model_copy(update={"meaning": " ".join(each.meaning.split())})
-                for each in finding.evidence
+                known[evidence.metric].model_copy(
+                    update={"meaning": " ".join(evidence.meaning.split())}
+                )
+                for evidence in finding.evidence
             ),
         )
         for finding in reply.findings

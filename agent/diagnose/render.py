@@ -24,7 +24,7 @@ def render(
         yield ""
         yield from _finding(f"{number}.", finding, width, strong)
         yield from _techniques(finding, width, shown)
-        shown |= {each.slug for each in finding.techniques}
+        shown |= {technique.slug for technique in finding.techniques}
     if diagnosis.opinion is not None:
         yield ""
         yield from _opinion(diagnosis.opinion, width, strong)
@@ -80,10 +80,10 @@ def _finding(
     head = f"{mark} {finding.cause} [{finding.category}, {severity_word(finding.severity)}]"
     for line in wrapped(head, "", " " * (len(mark) + 1), width):
         yield strong(line)
-    for each in finding.evidence:
-        value = f"{each.label}: {quantity(each.value, each.unit)}"
-        told = f"{value}, {each.meaning}" if each.meaning else value
-        yield from wrapped(f"- {told} ({each.metric})", " " * 3, " " * 5, width)
+    for evidence in finding.evidence:
+        value = f"{evidence.label}: {quantity(evidence.value, evidence.unit)}"
+        told = f"{value}, {evidence.meaning}" if evidence.meaning else value
+        yield from wrapped(f"- {told} ({evidence.metric})", " " * 3, " " * 5, width)
 
 
 def _techniques(finding: Finding, width: int, shown: set[str]) -> Iterator[str]:
@@ -93,11 +93,11 @@ def _techniques(finding: Finding, width: int, shown: set[str]) -> Iterator[str]:
         )
         return
     yield "   What may help:"
-    for each in finding.techniques:
-        if each.slug in shown:
-            yield from wrapped(f"* {each.title}: see above", " " * 3, " " * 5, width)
+    for technique in finding.techniques:
+        if technique.slug in shown:
+            yield from wrapped(f"* {technique.title}: see above", " " * 3, " " * 5, width)
         else:
-            yield from _advice(each, width)
+            yield from _advice(technique, width)
 
 
 def _advice(advice: Advice, width: int) -> Iterator[str]:

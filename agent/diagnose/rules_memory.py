@@ -258,11 +258,11 @@ def _rereads(case: Case) -> Draft | None:
     if _uses_tensor_pipe(case):
         return None  # L2 hits of a matrix kernel are tiles shared between blocks
     evidence: list[Evidence] = []
-    for each in case.facts.source.rereads if case.facts.source is not None else ():
-        where = "regions between barriers" if each.where == "__syncthreads" else "separate loops"
-        meaning = f"'{each.array}' is read at the same addresses in {each.passes} {where}"
+    for reread in case.facts.source.rereads if case.facts.source is not None else ():
+        where = "regions between barriers" if reread.where == "__syncthreads" else "separate loops"
+        meaning = f"'{reread.array}' is read at the same addresses in {reread.passes} {where}"
         metric = "source.passes_over_input"
-        evidence.append(fact(metric, "Passes over an input", float(each.passes), "", meaning))
+        evidence.append(fact(metric, "Passes over an input", float(reread.passes), "", meaning))
     l1, l2 = case.get("l1_hit_rate"), case.get("l2_read_hit_rate")
     measured: list[Evidence] = []
     if l1 is not None and l1 > _L1_REREAD:

@@ -175,7 +175,7 @@ def _weigh(
     suggested = rule.techniques
     metrics = _decisive(facts.metrics)
     verdict = judge_gates(entry, metrics)
-    cited = {each.metric for each in finding.evidence}
+    cited = {evidence.metric for evidence in finding.evidence}
     on_evidence = any(
         gate.metric in cited and gate.holds(metrics[gate.metric])
         for gate in entry.when

@@ -118,7 +118,7 @@ def _loads(facts: Facts, units: tuple[Unit, ...], *, of_active: bool = False) ->
         if sm is not None and unit.in_pipes and not of_active:
             value = min(value, sm + _SAME)  # the SM is as busy as the busiest of its pipes
         loads.append(Load(unit, value))
-    return [each for each in loads if not _explained(each, loads)]
+    return [load for load in loads if not _explained(load, loads)]
 
 
 def _explained(load: Load, loads: list[Load]) -> bool:

@@ -238,7 +238,7 @@ class BatchFolder:
         """`requests.jsonl` under the next number of `sent`; nothing is left unsent."""
         folder = self.root / SENT
         folder.mkdir(exist_ok=True)
-        last = max((int(each.stem) for each in folder.glob("[0-9]*.jsonl")), default=0)
+        last = max((int(path.stem) for path in folder.glob("[0-9]*.jsonl")), default=0)
         target = folder / f"{last + 1:04d}.jsonl"
         before(target)
         (self.root / REQUESTS).rename(target)

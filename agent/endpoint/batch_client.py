@@ -113,7 +113,7 @@ class BatchClient:
     def _fetch(self, path: Path, batch: Any) -> None:
         """Write replies and errors to `results-NNNN.jsonl`, whole."""
         files = [each for each in (batch.output_file_id, batch.error_file_id) if each]
-        texts = [self.client.files.content(each).text for each in files]
+        texts = [self.client.files.content(file).text for file in files]
         lines = [line for text in texts for line in text.splitlines() if line.strip()]
         answered = {_id_of(line) for line in lines}
         for name, _ in requests_in(path):

@@ -149,14 +149,15 @@ def as_context(found: ContextResponse, generation: Generation) -> Context:
     return Context(
         text=found.text,
         chunks=chunks_of(found),
-        techniques=tuple(each.slug for each in found.techniques),
+        techniques=tuple(technique.slug for technique in found.techniques),
         reasons={
-            each.slug: f"{each.reason.rstrip('.')}. Risk: {risk}"
-            for each in found.techniques
-            for risk in generation.techniques[each.slug].entry.risks[:1]
+            technique.slug: f"{technique.reason.rstrip('.')}. Risk: {risk}"
+            for technique in found.techniques
+            for risk in generation.techniques[technique.slug].entry.risks[:1]
         },
         citations=tuple(
-            f"{each.title}, {each.url or 'local'} ({each.licence})" for each in found.citations
+            f"{citation.title}, {citation.url or 'local'} ({citation.licence})"
+            for citation in found.citations
         ),
         tokens=found.tokens,
     )
@@ -164,7 +165,7 @@ def as_context(found: ContextResponse, generation: Generation) -> Context:
 
 def chunks_of(found: ContextResponse) -> tuple[str, ...]:
     """What an answer shows: a technique's slug for all of its chunks, an example's first one."""
-    return (*found.examples, *(each.slug for each in found.techniques))
+    return (*found.examples, *(technique.slug for technique in found.techniques))
 
 
 def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]:
@@ -182,18 +183,20 @@ def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]
         raise InvalidInputError(f"the index has no source '{unknown[0]}': its sources are {there}")
     rows = generation.columns["sources"].mask(lambda values: not set(names).isdisjoint(values))
     chunks = generation.store.rows([int(row) for row in rows.nonzero()[0]])
-    techniques = {slug for slug, each in generation.techniques.items() if each.source in names}
-    kernels = {slug for slug, each in generation.kernels.items() if each.source in names}
-    return frozenset({each.id for each in chunks} | techniques | kernels)
+    techniques = {
+        slug for slug, technique in generation.techniques.items() if technique.source in names
+    }
+    kernels = {slug for slug, kernel in generation.kernels.items() if kernel.source in names}
+    return frozenset({chunk.id for chunk in chunks} | techniques | kernels)
 
 
 def query_of(stem: str, diagnosis: Diagnosis | None, shown: Collection[str]) -> str:
     """The search query: the operator's name, the causes, and their techniques."""
     parts = [_RANK.sub(" ", re.sub(r"[_\W]+", " ", stem))]
     if diagnosis is not None:
-        parts += [each.cause for each in diagnosis.findings]
-        advised = [each for finding in diagnosis.findings for each in finding.techniques]
-        parts += [each.title for each in advised if each.slug not in shown][:_NAMED]
+        parts += [finding.cause for finding in diagnosis.findings]
+        advised = [technique for finding in diagnosis.findings for technique in finding.techniques]
+        parts += [advice.title for advice in advised if advice.slug not in shown][:_NAMED]
     return ". ".join(parts)[:MAX_QUERY_CHARS]
 
 

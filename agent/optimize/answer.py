@@ -28,7 +28,7 @@ def _head_of_form(config: RunConfig, summary: Summary) -> str:
     """Header of a file that holds a form of the problem's own model."""
     form = summary.given_back
     assert form is not None
-    rows = {FORMS[each.name]: each for each in summary.rows if each.name in FORMS}
+    rows = {FORMS[row.name]: row for row in summary.rows if row.name in FORMS}
     lines = [
         f"Returned by `kb optimize {config.problem.name}`: the problem's own model, run "
         f"with {CALLED[form]}.",

@@ -110,8 +110,8 @@ def crossover_pair(
     Left out are the start, pairs of which one descends from the other, and pairs in `crossed` (as
     sets of two ids).
     """
-    parents = {each.id: each.candidate.parents for each in history}
-    usable = [each for each in beam if each.family != BASELINE and each.outcome.right]
+    parents = {judged.id: judged.candidate.parents for judged in history}
+    usable = [judged for judged in beam if judged.family != BASELINE and judged.outcome.right]
     pairs = (
         (first, second)
         for number, second in enumerate(usable)

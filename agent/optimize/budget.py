@@ -109,15 +109,15 @@ def last_chance(
     if config.interpret or not config.strategy.confirm or round_.proposed is None:
         return False
     candidates = round_.proposed.candidates
-    tuned = all(each.params or each.quick_ms for each in candidates)
+    tuned = all(candidate.params or candidate.quick_ms for candidate in candidates)
     last = round_.number >= config.limits.rounds and tuned
-    ordered = not asks_model and all(each.quick_ms for each in candidates)
+    ordered = not asks_model and all(candidate.quick_ms for candidate in candidates)
     return last or ordered or used_up(record, config, wall, judging=True) is not None
 
 
 def judging_seconds(record: Record) -> float:
     """Estimated GPU seconds of judging one candidate, from those judged before."""
-    known = [each.outcome.gpu_seconds for each in record.history]
+    known = [judged.outcome.gpu_seconds for judged in record.history]
     return max([1.2 * record.start.outcome.gpu_seconds, *known])
 
 

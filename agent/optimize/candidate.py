@@ -166,7 +166,7 @@ class Outcome(Model):
 
     def over(self, contender: str) -> Ratio | None:
         """Its speedup over a contender of the same session, or None."""
-        return next((each for each in self.ratios if each.over == contender), None)
+        return next((ratio for ratio in self.ratios if ratio.over == contender), None)
 
     def same_over(self, contender: str, name: str) -> Self:
         """With the speedup over `contender`, if it is known, also under another `name` of it."""

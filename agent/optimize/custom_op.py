@@ -98,11 +98,11 @@ def write_custom_op(root: Path, target: Path, *, zygote: Zygote | None = None) -
     if target.exists():
         raise InvalidInputError(f"{target} already exists: name another folder")
     described, outputs = _described(config, zygote)
-    tensors = [each.name for each in described.parameters]
+    tensors = [parameter.name for parameter in described.parameters]
     attributes = {name: decode(value) for name, value in described.attributes.items()}
     bound = bind(signature_of(best.source), len(described.input_names), tensors, attributes)
     sources = (*bound.positional, *bound.named.values())
-    used = list(dict.fromkeys(each.tensor for each in sources if each.tensor is not None))
+    used = list(dict.fromkeys(source.tensor for source in sources if source.tensor is not None))
     word = re.sub("[^0-9A-Za-z]", "_", config.problem.stem).lower()
     about = f"{config.problem.name} by candidate {best.id} of `kb optimize`, a custom op."
     text = _MODULE.format(
@@ -171,14 +171,14 @@ def signature_of(source: str) -> Callable[..., Any]:
     else:
         raise InvalidInputError("the best kernel's file defines no kernel_function itself")
     arguments = node.args
-    for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        if each.annotation is not None:
-            each.annotation = ast.Constant(ast.unparse(each.annotation))
+    for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        if arg.annotation is not None:
+            arg.annotation = ast.Constant(ast.unparse(arg.annotation))
     for rest in (arguments.vararg, arguments.kwarg):
         if rest is not None:
             rest.annotation = None
-    arguments.defaults = [_literal(each) for each in arguments.defaults]
-    arguments.kw_defaults = [each and _literal(each) for each in arguments.kw_defaults]
+    arguments.defaults = [_literal(default) for default in arguments.defaults]
+    arguments.kw_defaults = [default and _literal(default) for default in arguments.kw_defaults]
     stub = ast.FunctionDef(
         name=node.name, args=arguments, body=[ast.Pass()], decorator_list=[], returns=None
     )

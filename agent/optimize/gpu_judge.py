@@ -79,7 +79,7 @@ class GpuJudge:
         evaluated = self._evaluate(
             start,
             say,
-            baselines=forms if config.given else tuple(each for each in forms if each != EAGER),
+            baselines=forms if config.given else tuple(form for form in forms if form != EAGER),
             quick=config.strategy.confirm,
             compile_seconds=self._compile_seconds,
         )
@@ -156,7 +156,7 @@ class GpuJudge:
         eager = not self._config.given  # a baseline that is the start need not be timed twice
         against = [start.candidate] if start.id != best.id and not eager else []
         itself = eager and start.id == best.id
-        beside = tuple(each for each in self._forms if not (itself and each == EAGER))
+        beside = tuple(form for form in self._forms if not (itself and form == EAGER))
         evaluated = self._evaluate(
             best.candidate,
             say,
@@ -179,7 +179,7 @@ class GpuJudge:
         if outcome.timed and allowed.short:
             notes.append(_SHORT_SESSION)
         if outcome.timed:
-            forms = {name: each for name, each in found.items() if name != "start"}
+            forms = {name: baseline for name, baseline in found.items() if name != "start"}
             notes += self._kept(forms, allowed.compile_seconds)
         return Confirmation(outcome, found, tuple(notes), evaluated.baseline_seconds)
 

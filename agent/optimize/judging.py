@@ -184,9 +184,9 @@ class RoundJudging:
         if self.all_count or quick is None:
             return None
         known = [
-            (each.candidate.quick_ms, each.id)
-            for each in (self.leader, *self.round.in_order())
-            if each.outcome.timed and each.candidate.quick_ms is not None
+            (judged.candidate.quick_ms, judged.id)
+            for judged in (self.leader, *self.round.in_order())
+            if judged.outcome.timed and judged.candidate.quick_ms is not None
         ]
         best = min(known, default=None)
         if best is None or quick <= _BEHIND * best[0]:

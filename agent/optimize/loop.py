@@ -50,7 +50,7 @@ class Search:
     """Seconds, for the wall-time limit."""
 
     def __post_init__(self) -> None:
-        self._proposers = {each.name: each for each in self.proposers}
+        self._proposers = {proposer.name: proposer for proposer in self.proposers}
         self._progress = self.progress or Silent()
         self._began = self.clock()
         self._record = self.folder.record

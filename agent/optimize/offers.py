@@ -52,8 +52,8 @@ def collect(
     PausedError
         A proposer waits for a reply; the others were not asked, or have to be asked again.
     """
-    models = [each for each in proposers if each.asks_model]
-    others = [each for each in proposers if not each.asks_model]
+    models = [proposer for proposer in proposers if proposer.asks_model]
+    others = [proposer for proposer in proposers if not proposer.asks_model]
     offers = Offers()
     for group in (others, models) if models_later and others else (proposers,):
         if not offers.candidates:
@@ -70,14 +70,16 @@ def _ask(
         before = proposer.spent
         most = state.branching * len(state.beam)
         try:
-            proposed = [candidate_of(each, state.round) for each in proposer.propose(state)[:most]]
+            proposed = [
+                candidate_of(proposal, state.round) for proposal in proposer.propose(state)[:most]
+            ]
         except PausedError:
             raise
         except Exception as error:
             proposed = []
             offers.failures[proposer.name] = describe(error)
         if proposer.notes:
-            offers.notes[proposer.name] = tuple(plain(each) for each in proposer.notes)
+            offers.notes[proposer.name] = tuple(plain(note) for note in proposer.notes)
         lists[proposer.name] = proposed
         offers.offered[proposer.name] = tuple(each.id for each in proposed)
         add_spending(offers.spent, proposer, before)

@@ -38,8 +38,10 @@ def outcome_of(
     if evaluation.verdict not in RIGHT:
         problems = [case.problem for case in evaluation.cases if case.problem is not None]
         # Reasons name the case, and so are longer.
-        reasons += [each for each in problems if not any(each in reason for reason in reasons)]
-    reasons = list(dict.fromkeys(plain(each) for each in reasons))
+        reasons += [
+            problem for problem in problems if not any(problem in reason for reason in reasons)
+        ]
+    reasons = list(dict.fromkeys(plain(reason) for reason in reasons))
     if stage is Stage.TIME and not reasons:
         reasons = ["it is right but was not timed"]
     return Outcome(
@@ -48,9 +50,9 @@ def outcome_of(
         verdict=evaluation.verdict,
         reasons=tuple(reasons[:_MOST_REASONS]),
         error=evaluation.fault.error if evaluation.fault is not None else None,
-        disclosures=tuple(plain(each) for each in disclosures),
+        disclosures=tuple(plain(disclosure) for disclosure in disclosures),
         **(timing.model_dump(include=_TIMES) if timing else {}),
-        ratios=tuple(_renamed(each, against) for each in evaluation.ratios),
+        ratios=tuple(_renamed(ratio, against) for ratio in evaluation.ratios),
         error_share=_error_share(evaluation),
         language=evaluation.language,
         attempts=attempt,
@@ -78,9 +80,9 @@ def _stage(evaluation: Evaluation, timing: Timing | None) -> Stage:
 def baselines_of(evaluation: Evaluation, against: Sequence[str] = ()) -> dict[str, Baseline]:
     """Times of all contenders except the candidate, by name."""
     return {
-        _name(each.contender, against): baseline_of(each)
-        for each in evaluation.timings
-        if each.contender != CANDIDATE
+        _name(timing.contender, against): baseline_of(timing)
+        for timing in evaluation.timings
+        if timing.contender != CANDIDATE
     }
 
 
@@ -91,7 +93,7 @@ def baseline_of(timing: Timing) -> Baseline:
 
 def timing_of(evaluation: Evaluation) -> Timing | None:
     """The candidate's times, if it was timed."""
-    return next((each for each in evaluation.timings if each.contender == CANDIDATE), None)
+    return next((timing for timing in evaluation.timings if timing.contender == CANDIDATE), None)
 
 
 def failure(candidate: Candidate, stage: Stage, reason: str, attempt: int = 1) -> Outcome:

@@ -74,7 +74,7 @@ class Record:
         """Apply one event."""
         self.wall = max(self.wall, event.wall)
         if isinstance(event, events.Continued):
-            proposed = (n for n, each in self.rounds.items() if each.proposed is not None)
+            proposed = (n for n, round_ in self.rounds.items() if round_.proposed is not None)
             self.resumed_after = max(proposed, default=0)
         if isinstance(event, events.Continued) and self.stopped is not None:
             # It ended and was asked to go on: earlier rounds without gain do not end it again.
@@ -121,7 +121,7 @@ class Record:
 
     @property
     def _ordered(self) -> list[Round]:
-        return [each for _, each in sorted(self.rounds.items())]
+        return [round_ for _, round_ in sorted(self.rounds.items())]
 
     @property
     def start(self) -> Judged:
@@ -132,12 +132,14 @@ class Record:
     @property
     def history(self) -> tuple[Judged, ...]:
         """All that was judged after the start, in order of round, position and attempt."""
-        return tuple(self._as_known(judged) for each in self._ordered for judged in each.in_order())
+        return tuple(
+            self._as_known(judged) for round_ in self._ordered for judged in round_.in_order()
+        )
 
     @property
     def closed(self) -> list[events.Closed]:
         """The rounds' decisions so far."""
-        return [each.closed for each in self._ordered if each.closed is not None]
+        return [round_.closed for round_ in self._ordered if round_.closed is not None]
 
     @property
     def leader(self) -> Judged:
@@ -149,7 +151,7 @@ class Record:
             return leader
         number = closed[-1].round if closed else 0
         timed = [self.start, *(j for j in self.history if j.candidate.round <= number)]
-        timed = [each for each in timed if each.outcome.timed]
+        timed = [judged for judged in timed if judged.outcome.timed]
         return min(timed, key=lambda each: (each.outcome.median_ms or 0.0, each.id))
 
     @property
@@ -179,19 +181,19 @@ class Record:
     @property
     def crossed(self) -> frozenset[frozenset[str]]:
         """Pairs that were offered for combination."""
-        proposed = (each.proposed for each in self.rounds.values())
+        proposed = (round_.proposed for round_ in self.rounds.values())
         return frozenset(frozenset(p.crossover) for p in proposed if p and p.crossover)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes of reflection, in order."""
-        reflected = (each.reflected for each in self._ordered if each.reflected is not None)
+        reflected = (round_.reflected for round_ in self._ordered if round_.reflected is not None)
         return tuple(note for each in reflected for note in each.notes)
 
     @property
     def shown(self) -> tuple[str, ...]:
         """Ids of chunks, and slugs, that contexts have shown."""
-        advised = (each.advised for each in self._ordered if each.advised is not None)
+        advised = (round_.advised for round_ in self._ordered if round_.advised is not None)
         return tuple(dict.fromkeys(chunk for each in advised for chunk in each.context.chunks))
 
     @property
@@ -208,14 +210,14 @@ class Record:
     def baseline_seconds(self) -> float:
         """How long compiling and tuning baselines took; in no GPU time."""
         started = self.standing.baseline_seconds if self.standing is not None else 0.0
-        return started + sum(each.baseline_seconds for each in self.confirmed.values())
+        return started + sum(confirmed.baseline_seconds for confirmed in self.confirmed.values())
 
     @property
     def baselines(self) -> dict[str, Baseline]:
         """The latest times of the start and the problem's own forms."""
         known = dict(self.standing.baselines) if self.standing else {}
-        for each in self.confirmed.values():
-            known |= each.baselines
+        for confirmed in self.confirmed.values():
+            known |= confirmed.baselines
         return known
 
     def find(self, candidate: str) -> Judged:
@@ -228,9 +230,9 @@ class Record:
         """
         if self.standing is not None and self.standing.start.id == candidate:
             return self.start
-        for each in self.history:
-            if each.id == candidate:
-                return each
+        for judged in self.history:
+            if judged.id == candidate:
+                return judged
         raise KeyError(candidate)
 
     def fruitless(self, least_gain: float) -> int:
@@ -242,10 +244,10 @@ class Record:
         """Number of latest rounds in a row in which this proposer failed. Rounds in which it was
         not asked, and rounds before the last resume, do not count."""
         number = 0
-        for each in reversed(self._ordered):
-            if each.proposed is None or proposer not in each.proposed.offered:
+        for round_ in reversed(self._ordered):
+            if round_.proposed is None or proposer not in round_.proposed.offered:
                 continue
-            if proposer not in each.proposed.failures or each.number <= self.resumed_after:
+            if proposer not in round_.proposed.failures or round_.number <= self.resumed_after:
                 break
             number += 1
         return number
@@ -254,8 +256,8 @@ class Record:
         """Every candidate, judged or waiting. Each has a file."""
         if self.standing is not None:
             yield self.standing.start.candidate
-        for each in self._ordered:
-            yield from each.candidates
+        for round_ in self._ordered:
+            yield from round_.candidates
 
     def _as_known(self, judged: Judged) -> Judged:
         """The candidate, updated with later profiles and with a failed final session."""
@@ -276,8 +278,8 @@ class Record:
         self.tried.setdefault(program, judged.id)
 
     def _spend(self, spent: dict[str, Spending]) -> None:
-        for name, each in spent.items():
-            self.spent[name] = self.spent.get(name, Spending()) + each
+        for name, spending in spent.items():
+            self.spent[name] = self.spent.get(name, Spending()) + spending
 
     def _attempt(self, event: events.Repaired) -> int:
         places = self.round(event.round).judged.items()

@@ -39,8 +39,8 @@ class ReplayJudge:
         self._standing = self.record.standing
         self._outcomes = {
             (judged.id, judged.outcome.attempts): judged.outcome
-            for each in self.record.rounds.values()
-            for judged in each.judged.values()
+            for round_ in self.record.rounds.values()
+            for judged in round_.judged.values()
         }
 
     def standing(self, given: Proposal | None, say: Say) -> Standing:
@@ -146,7 +146,7 @@ class ReplayProposer(Proposer):
         self._spent += proposed.spent.get(self.name, Spending())
         if self.name in proposed.failures:
             raise KbError(proposed.failures[self.name])
-        everything = [*proposed.candidates, *(each.candidate for each in proposed.dropped)]
+        everything = [*proposed.candidates, *(judged.candidate for judged in proposed.dropped)]
         # One source may have been offered twice, as two families: the first of them was judged.
         known: dict[str, list[Candidate]] = {}
         for one in everything:
@@ -160,8 +160,8 @@ class ReplayProposer(Proposer):
 
     def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
         """The recorded repair of this failure, or None."""
-        for each in self._record.rounds.values():
-            for repaired in each.repaired.values():
+        for round_ in self._record.rounds.values():
+            for repaired in round_.repaired.values():
                 mine = repaired.failed == failure.candidate
                 if mine and proposal.proposer == self.name:
                     self._spent += repaired.spent.get(self.name, Spending())

@@ -84,7 +84,7 @@ class RunFolder:
                 "folder with --out"
             )
         try:
-            if root.is_dir() and any(not _begun(each) for each in root.iterdir()):
+            if root.is_dir() and any(not _begun(path) for path in root.iterdir()):
                 raise RunFolderError(f"{root} is not empty: name another folder with --out")
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -87,7 +87,7 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
     rows = _rows(record, best, confirmed.judged if confirmed is not None else None)
     if confirmed is not None:
         disclosed = confirmed.judged.outcome.disclosures  # told with the contenders
-        notes = (*notes, *(each for each in confirmed.notes if each not in disclosed))
+        notes = (*notes, *(note for note in confirmed.notes if note not in disclosed))
     if best.outcome.verdict is Verdict.LIBRARY and best.id != record.start.id:
         notes = (*notes, *best.outcome.reasons[:1])
     return Summary(
@@ -101,8 +101,8 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
         rows=rows,
         given_back=_given_back(rows),
         rounds=len(record.closed),
-        judged=sum(each.outcome.stage is not Stage.SLOWER for each in history),
-        right=sum(each.outcome.right for each in history),
+        judged=sum(judged.outcome.stage is not Stage.SLOWER for judged in history),
+        right=sum(judged.outcome.right for judged in history),
         stopped=budget.words(record.stopped) if record.stopped else "not finished",
         spent=record.total,
         gpu_seconds=record.gpu_seconds,
@@ -166,7 +166,7 @@ def _head(summary: Summary) -> list[str]:
     elif not summary.better:
         told = "no candidate is faster than the start, which is returned"
     else:
-        rows = {each.name: each for each in summary.rows}
+        rows = {row.name: row for row in summary.rows}
         ratio = rows["start"].ratio if "start" in rows else None
         told = f"{ratio:.2f}x faster than the start" if ratio is not None else "faster"
     return wrapped(f"{summary.problem} {where}: {told}.")
@@ -176,9 +176,9 @@ def _table(summary: Summary) -> list[str]:
     if not summary.rows:
         return []
     lines = [f"{'contender':<16}{'median ms':>12}{'of floor':>10}   best is faster by"]
-    for each in summary.rows:
-        share = "-" if each.floor_fraction is None else f"{each.floor_fraction:.0%}"
-        lines.append(f"{each.name:<16}{each.median_ms:>12.4g}{share:>10}   {_ratio(each)}".rstrip())
+    for row in summary.rows:
+        share = "-" if row.floor_fraction is None else f"{row.floor_fraction:.0%}"
+        lines.append(f"{row.name:<16}{row.median_ms:>12.4g}{share:>10}   {_ratio(row)}".rstrip())
     return lines
 
 
@@ -221,7 +221,7 @@ def _foot(summary: Summary) -> list[str]:
 def gain_of_given(summary: Summary) -> float | None:
     """How much faster than the start the returned form is, by medians of one table; None if the
     form is the start itself, or this is not known."""
-    rows = {each.name: each for each in summary.rows}
+    rows = {row.name: row for row in summary.rows}
     form = next((name for name, key in FORMS.items() if key == summary.given_back), None)
     if form is None or form not in rows or "start" not in rows:
         return None

@@ -72,7 +72,7 @@ def convergence(record: Record) -> str | None:
     }
     if floor is not None:
         lines["floor"] = floor
-    times = [each.outcome.median_ms for each in points if each.outcome.timed]
+    times = [point.outcome.median_ms for point in points if point.outcome.timed]
     shown = [ms for ms in (*times, *lines.values()) if _usable(ms)]
     if not any(_usable(ms) for ms in times):
         return None
@@ -126,8 +126,8 @@ def _rounds(record: Record, axes: _Axes) -> list[str]:
     parts = [_text(axes.x(0), HEIGHT - _BOTTOM + 16, "start", css="dim")]
     position = 0
     apart = -math.inf
-    for number, each in sorted(record.rounds.items()):
-        count = len(each.in_order())
+    for number, round_ in sorted(record.rounds.items()):
+        count = len(round_.in_order())
         if not count:
             continue
         x = axes.x(position + 0.5)
@@ -164,7 +164,7 @@ def _running(record: Record, points: Sequence[Judged], axes: _Axes) -> list[str]
     steps: list[tuple[float, float]] = []
     if (first := points[0].outcome.median_ms) is not None and points[0].outcome.timed:
         steps.append((axes.x(0), first))
-    places = {each.id: number for number, each in enumerate(points)}
+    places = {point.id: number for number, point in enumerate(points)}
     for leader in dict.fromkeys(closed.leader for closed in record.closed):
         ms = points[places[leader]].outcome.median_ms
         if _usable(ms) and leader != points[0].id:
@@ -188,9 +188,9 @@ def _running(record: Record, points: Sequence[Judged], axes: _Axes) -> list[str]
 def _points(record: Record, points: Sequence[Judged], axes: _Axes) -> list[str]:
     leaders = {points[0].id, *(closed.leader for closed in record.closed)}
     parts = []
-    for number, each in enumerate(points):
-        outcome, x = each.outcome, axes.x(number)
-        told = escape(line(f"{each.id}, {each.candidate.proposer}, {each.family}", 120))
+    for number, point in enumerate(points):
+        outcome, x = point.outcome, axes.x(number)
+        told = escape(line(f"{point.id}, {point.candidate.proposer}, {point.family}", 120))
         if not outcome.right:
             why = escape(line("; ".join(outcome.reasons[:1]) or str(outcome.stage), 160))
             mark = f"M{x - 4:.1f} {_FAILED_Y - 4}l8 8m0 -8l-8 8"
@@ -208,12 +208,12 @@ def _points(record: Record, points: Sequence[Judged], axes: _Axes) -> list[str]:
             parts.append(
                 f'<line class="spread" x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}"/>'
             )
-        css = "dot lead" if each.id in leaders else "dot"
+        css = "dot lead" if point.id in leaders else "dot"
         parts.append(
             f'<circle class="{css}" cx="{x:.1f}" cy="{axes.y(ms):.1f}" r="4">'
             f"<title>{told}: {milliseconds(ms)} ms</title></circle>"
         )
-    if any(not each.outcome.right for each in points):
+    if any(not point.outcome.right for point in points):
         parts.append(_text(_LEFT - 8, _FAILED_Y + 4, "failed", anchor="end", css="dim"))
     return parts
 
@@ -233,8 +233,8 @@ def _legend() -> list[str]:
 
 
 def _description(points: Sequence[Judged], lines: dict[str, float]) -> str:
-    timed = [each.outcome.median_ms for each in points if each.outcome.timed]
-    failed = sum(not each.outcome.right for each in points)
+    timed = [point.outcome.median_ms for point in points if point.outcome.timed]
+    failed = sum(not point.outcome.right for point in points)
     others = ", ".join(f"{label} {milliseconds(ms)} ms" for label, ms in lines.items())
     least = min(ms for ms in timed if ms is not None)
     return (

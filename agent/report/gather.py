@@ -104,7 +104,7 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
     if not summary.better:
         given = "the given kernel" if config.given else "eager PyTorch"
         return f"Speedup: none. No candidate is faster than the start ({given})."
-    rows = {each.name: each for each in summary.rows}
+    rows = {row.name: row for row in summary.rows}
     told = [
         f"{change(rows[name])} over {said}"
         for name, said in (

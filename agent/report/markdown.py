@@ -29,7 +29,7 @@ def fenced(source: str, language: str) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
     """A table; columns of `numbers` are set to the right."""
     rule = ["---:" if number in numbers else "---" for number in range(len(head))]
-    lines = [" | ".join(each) for each in (head, rule, *rows)]
+    lines = [" | ".join(row) for row in (head, rule, *rows)]
     return "\n".join(f"| {each} |" for each in lines)
 
 
@@ -43,7 +43,7 @@ def markdown(report: Report) -> str:
         *_running(report),
         *_best(report),
         *_metrics(report),
-        *(block for each in report.rounds for block in _round(each)),
+        *(block for round_ in report.rounds for block in _round(round_)),
         *_lineage(report),
         "## Cost",
         table(("what", "how much"), [(escaped(a), escaped(b)) for a, b in report.accounting]),
@@ -61,13 +61,13 @@ def _contenders(report: Report) -> list[str]:
         return [*blocks, "Nothing was timed."]
     rows = [
         (
-            each.name,
-            milliseconds(each.median_ms),
-            percent(each.floor_fraction),
-            each.gain,
-            each.verdict,
+            contender.name,
+            milliseconds(contender.median_ms),
+            percent(contender.floor_fraction),
+            contender.gain,
+            contender.verdict,
         )
-        for each in report.contenders
+        for contender in report.contenders
     ]
     head = ("contender", "median ms", "of the floor", "best is faster by", "verdict")
     blocks.append(table(head, rows, (1, 2)))
@@ -77,8 +77,8 @@ def _contenders(report: Report) -> list[str]:
         "The floor is the least time that the measured memory bandwidth and compute rate allow "
         "for the problem's bytes and operations; a kernel above 100 % needs fewer."
     )
-    told = [f"- {each.name}: {escaped(one)}" for each in report.contenders
-            for one in each.disclosures]  # fmt: skip
+    told = [f"- {contender.name}: {escaped(one)}" for contender in report.contenders
+            for one in contender.disclosures]  # fmt: skip
     told += [f"- Note: {escaped(note)}" for note in report.summary.notes]
     if told:
         blocks.append("\n".join(told))
@@ -92,16 +92,16 @@ def _running(report: Report) -> list[str]:
         return []
     rows = [
         (
-            f"{each.round}" + ("" if each.finished else " (interrupted)"),
-            str(each.judged),
-            str(each.right),
-            f"`{each.best.id}`",
-            milliseconds(each.best.outcome.median_ms),
-            percent(each.best.outcome.floor_fraction),
-            each.gain,
-            each.over_start,
+            f"{step.round}" + ("" if step.finished else " (interrupted)"),
+            str(step.judged),
+            str(step.right),
+            f"`{step.best.id}`",
+            milliseconds(step.best.outcome.median_ms),
+            percent(step.best.outcome.floor_fraction),
+            step.gain,
+            step.over_start,
         )
-        for each in report.running
+        for step in report.running
     ]
     head = ("round", "judged", "right", "best", "median ms", "of the floor", "gain", "over start")
     return ["## Running best", table(head, rows, (0, 1, 2, 4, 5))]
@@ -117,11 +117,11 @@ def _best(report: Report) -> list[str]:
         f"round {candidate.round}; verdict: {best.outcome.verdict or 'not judged'}."
     ]
     if report.chunks:
-        named = ", ".join(escaped(each, 80) for each in report.chunks)
+        named = ", ".join(escaped(chunk, 80) for chunk in report.chunks)
         facts.append(f"Knowledge that this kernel or its ancestors list as used: {named}.")
     if report.citations:
         facts.append("The contexts that showed it cite:")
-        facts.append("\n".join(f"- {escaped(each)}" for each in report.citations))
+        facts.append("\n".join(f"- {escaped(citation)}" for citation in report.citations))
     language = "cuda" if candidate.suffix == ".cu" else "python"
     if report.given_back is not None:
         facts = [escaped(report.given_back), *facts]
@@ -132,8 +132,8 @@ def _metrics(report: Report) -> list[str]:
     if not report.metrics:
         return []
     rows = [
-        (escaped(each.section), escaped(each.label), each.before, each.after, each.moved)
-        for each in report.metrics
+        (escaped(metric.section), escaped(metric.label), metric.before, metric.after, metric.moved)
+        for metric in report.metrics
     ]
     head = ("section", "metric", "start", "best", "change")
     return ["## Metrics before and after", table(head, rows, (2, 3, 4))]
@@ -149,12 +149,12 @@ def _round(telling: Telling) -> list[str]:
         first, second = told.proposed.crossover
         blocks.append(f"Asked to combine `{first}` and `{second}`.")
     if telling.attempts:
-        blocks.append("\n".join(told for each in telling.attempts for told in _attempt(each)))
-    lines = [f"- `{each.id}` was proposed but not judged" for each in telling.unjudged]
+        blocks.append("\n".join(told for attempt in telling.attempts for told in _attempt(attempt)))
+    lines = [f"- `{candidate.id}` was proposed but not judged" for candidate in telling.unjudged]
     lines += [f"- Retired: family {escaped(each)}" for each in telling.retired]
-    lines += [f"- Note: {escaped(each)}" for each in telling.notes]
+    lines += [f"- Note: {escaped(note)}" for note in telling.notes]
     reflections = told.reflected.notes if told.reflected is not None else ()
-    lines += [f"- Reflection: {escaped(each, 1000)}" for each in reflections]
+    lines += [f"- Reflection: {escaped(reflection, 1000)}" for reflection in reflections]
     return [*blocks, "\n".join(lines)] if lines else blocks
 
 
@@ -170,10 +170,10 @@ def _advised(advised: Advised) -> list[str]:
                 lines.append(f"  - {escaped(told)}: {escaped(one.meaning)}")
         blocks.append("\n".join(lines))
     if context.chunks:
-        named = ", ".join(escaped(each, 80) for each in context.chunks)
+        named = ", ".join(escaped(chunk, 80) for chunk in context.chunks)
         blocks.append(f"Context, {context.tokens} tokens: {named}")
         if context.citations:
-            blocks.append("\n".join(f"- {escaped(each)}" for each in context.citations))
+            blocks.append("\n".join(f"- {escaped(citation)}" for citation in context.citations))
     return blocks
 
 
@@ -192,7 +192,7 @@ def _attempt(attempt: Attempt) -> list[str]:
     if candidate.note:
         lines.append(f"  - {escaped(candidate.note)}")
     if candidate.chunks:
-        named = ", ".join(escaped(each, 80) for each in candidate.chunks)
+        named = ", ".join(escaped(chunk, 80) for chunk in candidate.chunks)
         lines.append(f"  - Used: {named}")
     if reason := why_failed(attempt.judged):
         lines.append(f"  - Reason: {escaped(reason)}")

@@ -91,10 +91,10 @@ class _Teller:
         self._operator = operator_of(config.problem.stem)
         self._shapes = _shapes(config)
         self._beside = {
-            judged.id: each.advised.leader
-            for _, each in sorted(record.rounds.items())
-            if each.advised is not None
-            for judged in each.in_order()
+            judged.id: round_.advised.leader
+            for _, round_ in sorted(record.rounds.items())
+            if round_.advised is not None
+            for judged in round_.in_order()
         }
 
     def note(self, judged: Judged) -> tuple[Note, str] | None:
@@ -113,7 +113,7 @@ class _Teller:
         if confirmed is None or not confirmed.judged.outcome.timed:
             return judged.outcome
         last = confirmed.judged.outcome
-        fresh = {each.over for each in last.ratios}
+        fresh = {ratio.over for ratio in last.ratios}
         ratios = (*last.ratios, *(e for e in judged.outcome.ratios if e.over not in fresh))
         return last.model_copy(update={"ratios": ratios, "profile": judged.outcome.profile})
 
@@ -171,8 +171,8 @@ class _Teller:
         lines += self._case(judged)
         fixed = [
             fix.candidate.id
-            for each in self._record.rounds.values()
-            for fix in each.repaired.values()
+            for round_ in self._record.rounds.values()
+            for fix in round_.repaired.values()
             if fix.failed == judged.id and fix.candidate is not None
         ]
         if any(each.id in fixed[:1] and each.outcome.right for each in self._record.history):

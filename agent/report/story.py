@@ -53,13 +53,13 @@ def story(record: Record) -> list[Telling]:
     before: frozenset[str] = frozenset()
     told = []
     leader = record.start.id
-    for _, each in sorted(record.rounds.items()):
-        if each.advised is None and each.proposed is None and not each.judged:
+    for _, round_ in sorted(record.rounds.items()):
+        if round_.advised is None and round_.proposed is None and not round_.judged:
             continue
-        retired = frozenset(each.closed.retired) if each.closed is not None else before
-        told.append(_telling(record, each, leader, tuple(sorted(retired - before))))
+        retired = frozenset(round_.closed.retired) if round_.closed is not None else before
+        told.append(_telling(record, round_, leader, tuple(sorted(retired - before))))
         before = retired
-        leader = each.closed.leader if each.closed is not None else leader
+        leader = round_.closed.leader if round_.closed is not None else leader
     return told
 
 
@@ -179,9 +179,9 @@ def citations(record: Record, chunks: Sequence[str]) -> list[str]:
     """Citations of the contexts that showed these chunks."""
     wanted = set(chunks)
     contexts = [
-        each.advised.context
-        for _, each in sorted(record.rounds.items())
-        if each.advised is not None and wanted & set(each.advised.context.chunks)
+        round_.advised.context
+        for _, round_ in sorted(record.rounds.items())
+        if round_.advised is not None and wanted & set(round_.advised.context.chunks)
     ]
     return list(dict.fromkeys(one for context in contexts for one in context.citations))
 

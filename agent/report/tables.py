@@ -78,14 +78,14 @@ def running(record: Record) -> list[Step]:
     """The best after each round. The last round may be unfinished."""
     steps = []
     start, before = record.start, record.start.id
-    for number, each in sorted(record.rounds.items()):
-        judged = [record.find(one.id) for one in each.in_order()]
-        if not judged and each.closed is None:
+    for number, round_ in sorted(record.rounds.items()):
+        judged = [record.find(one.id) for one in round_.in_order()]
+        if not judged and round_.closed is None:
             continue
         gain = "–"
-        shown = record.find(each.closed.leader if each.closed is not None else before)
-        if each.closed is not None:
-            gain = f"{each.closed.gain:+.1%}" if shown.id != before else "none"
+        shown = record.find(round_.closed.leader if round_.closed is not None else before)
+        if round_.closed is not None:
+            gain = f"{round_.closed.gain:+.1%}" if shown.id != before else "none"
         steps.append(
             Step(
                 round=number,
@@ -94,7 +94,7 @@ def running(record: Record) -> list[Step]:
                 best=shown,
                 gain=gain,
                 over_start=over_start(shown, start),
-                finished=each.closed is not None,
+                finished=round_.closed is not None,
             )
         )
         before = shown.id

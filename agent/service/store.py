@@ -101,7 +101,7 @@ class JobStore:
         with self._rows() as rows:
             with contextlib.suppress(InvalidInputError):
                 return _shown_before(rows, request)
-            return [str(each) for each in json.loads(_row(rows, job_id)["shown"])]
+            return [str(load) for load in json.loads(_row(rows, job_id)["shown"])]
 
     def request(self, job_id: str) -> EvaluationRequest:
         """What was sent.
@@ -298,7 +298,7 @@ def _shown_before(rows: sqlite3.Connection, request: EvaluationRequest) -> list[
         try:
             shown += EvaluationAnswer.model_validate_json(row["answer"] or "").shown
         except ValueError:  # not answered yet, or of another version
-            shown += [str(each) for each in json.loads(row["shown"])]
+            shown += [str(load) for load in json.loads(row["shown"])]
     return list(dict.fromkeys(shown))[-MOST_EXCLUDED:]
 
 

@@ -104,7 +104,7 @@ def _fit(
     fitted = Calibration(round(float(model.intercept_[0]), 4), weights, 0.0)
     # The highest threshold that refuses no more of either index's questions than may be.
     highest = [
-        sorted(relevance(each, fitted) for each in found)[int(_MAX_REFUSED * len(found))]
+        sorted(relevance(evidence, fitted) for evidence in found)[int(_MAX_REFUSED * len(found))]
         for found in answered
     ]
     return Calibration(fitted.bias, weights, round(float(min(highest)) - 1e-4, 4))
@@ -114,7 +114,7 @@ def _report(
     name: str, searcher: Searcher, calibration: Calibration, sides: dict[str, list[str]]
 ) -> None:
     for side, questions in sides.items():
-        told = [relevance(each, calibration) for each in _evidence(searcher, questions)]
+        told = [relevance(evidence, calibration) for evidence in _evidence(searcher, questions)]
         refused = [q for q, p in zip(questions, told, strict=True) if p < calibration.threshold]
         print(f"{name:<18} {side:<13} refused {len(refused)} of {len(questions)}")
         wrong = refused if side == "answerable" else [q for q in questions if q not in refused]

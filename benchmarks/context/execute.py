@@ -59,7 +59,7 @@ def run(jobs: Iterable[Job]) -> dict[str, str | None]:
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode:
         raise RuntimeError(f"the checking process failed: {done.stderr[-2000:]}")
-    return {each["slug"]: each["problem"] for each in answers}
+    return {answer["slug"]: answer["problem"] for answer in answers}
 
 
 def _module(path: Path) -> types.ModuleType:

@@ -126,7 +126,7 @@ def _judge(
     slug, code = shown if shown is not None else (None, "")
     kernel = searcher.generation.kernels.get(slug or "")
     first = kernel is not None and label is not None and kernel.entry.op in label.ops
-    named = [each.slug for each in response.techniques]
+    named = [technique.slug for technique in response.techniques]
     relevant = None
     if label is not None and named:
         helping = {**label.techniques, **graded}
@@ -146,7 +146,7 @@ def job_of(
     advice = advise(
         request.problem or "", generation, request.gpu, request.language, device, request.dtype
     )
-    chosen = next((each for each in (*advice.first, *advice.others) if each.slug == slug), None)
+    chosen = next((other for other in (*advice.first, *advice.others) if other.slug == slug), None)
     if chosen is None:
         return job
     # The interpreter's products of bfloat16 are wrong; float16 is as wide.
@@ -174,19 +174,21 @@ def small_job(slug: str, code: str, entry: dict[str, Any], path: Path) -> Job:
 def table(outcomes: list[Outcome]) -> dict[str, float]:
     """Return the shares and medians over problems."""
     count = len(outcomes) or 1
-    judged = [each.relevant for each in outcomes if each.relevant is not None]
+    judged = [outcome.relevant for outcome in outcomes if outcome.relevant is not None]
     return {
         "problems": len(outcomes),
-        "first": sum(each.first for each in outcomes) / count,
-        "body": sum(each.body for each in outcomes) / count,
-        "whole": sum(each.whole for each in outcomes) / count,
+        "first": sum(outcome.first for outcome in outcomes) / count,
+        "body": sum(outcome.body for outcome in outcomes) / count,
+        "whole": sum(outcome.whole for outcome in outcomes) / count,
         "relevant": sum(judged) / (len(judged) or 1),
-        "tokens_p50": sorted(each.tokens for each in outcomes)[len(outcomes) // 2],
-        "ms_p50": round(sorted(each.milliseconds for each in outcomes)[len(outcomes) // 2], 1),
+        "tokens_p50": sorted(outcome.tokens for outcome in outcomes)[len(outcomes) // 2],
+        "ms_p50": round(
+            sorted(outcome.milliseconds for outcome in outcomes)[len(outcomes) // 2], 1
+        ),
     }
 
 
 def lines(outcomes: list[Outcome]) -> list[str]:
     """Return one line a problem, what failed first."""
     ordered = sorted(outcomes, key=lambda each: (each.whole, each.first, each.name))
-    return [json.dumps(asdict(each)) for each in ordered]
+    return [json.dumps(asdict(outcome)) for outcome in ordered]

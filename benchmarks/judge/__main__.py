@@ -100,7 +100,7 @@ def _write(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
         "interpreted": options.interpret,
         "rates": dataclasses.asdict(found)
         | {"catch_rate": found.catch_rate, "false_positive_rate": found.false_positive_rate},
-        "outcomes": [dataclasses.asdict(each) for each in outcomes],
+        "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes],
     }
     save(options.out, data)
 

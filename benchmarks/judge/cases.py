@@ -78,7 +78,7 @@ def _read(path: Path, kind: Kind) -> SuiteCase:
         path=path,
         problem=problem,
         needs=facts["needs"],
-        verdicts=frozenset(Verdict(each) for each in facts["verdicts"]),
+        verdicts=frozenset(Verdict(verdict) for verdict in facts["verdicts"]),
         gains=facts.get("gains"),
         about=" ".join(match[1].strip().split("\n\n")[0].split()),
     )

@@ -104,8 +104,8 @@ def _variants(problem: ProblemFile) -> Iterator[str]:
     for seed in range(_SHAPES // 4):
         found += propose(problem, seed, variants=4, limit_elements=_ELEMENTS // 4)
     yield problem.text
-    for each in sorted(found, key=lambda each: sum(each.constants.values())):
-        yield problem.with_constants(each.constants)
+    for variant in sorted(found, key=lambda each: sum(each.constants.values())):
+        yield problem.with_constants(variant.constants)
 
 
 def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator[str]:
@@ -139,7 +139,9 @@ def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path)
         device="cpu",
         seed=1,
     )
-    run = load_kernel(command, {each.name: tensor for each, tensor in loaded.tensors()}, folder)
+    run = load_kernel(
+        command, {parameter.name: tensor for parameter, tensor in loaded.tensors()}, folder
+    )
     return tuple(flatten(run(*_copies(inputs))))
 
 

@@ -182,8 +182,8 @@ def _outcome(found: Evaluation) -> str:
     """What a verdict says of a mutant, as far as it goes by itself."""
     if found.verdict in RIGHT or found.verdict is Verdict.INCONCLUSIVE:
         return "escaped"
-    compared = [each for each in found.cases if each.counted and each.max_abs is not None]
-    wrong = [each for each in compared if not each.passed]
+    compared = [case for case in found.cases if case.counted and case.max_abs is not None]
+    wrong = [case for case in compared if not case.passed]
     return "caught" if wrong else "raises"
 
 
@@ -204,7 +204,9 @@ def main() -> int:
         "--seconds", type=float, default=60.0, help="no mutants of kernels that take longer"
     )
     arguments = parser.parse_args()
-    chosen = [each for each in subjects() if not arguments.only or each.name in arguments.only]
+    chosen = [
+        subject for subject in subjects() if not arguments.only or subject.name in arguments.only
+    ]
     if not chosen:
         sys.exit("error: no such kernel; names are like suite/softmax_row or corpus/matmul_plain")
     fuzzer = Fuzzer(arguments)

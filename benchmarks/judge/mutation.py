@@ -105,14 +105,14 @@ def _mistakes(node: ast.AST) -> Iterator[tuple[str, Callable[[], ast.AST | None]
                 narrower = ast.Attribute(dtype.value, _NARROWER[dtype.attr], dtype.ctx)
                 yield "dtype narrowed", lambda: _with(node, args=[narrower])
         case ast.Call(func=ast.Attribute(attr="load" | "store"), keywords=keywords):
-            bare = [each for each in keywords if each.arg not in ("mask", "other")]
+            bare = [keyword for keyword in keywords if keyword.arg not in ("mask", "other")]
             padded = [
-                ast.keyword("other", ast.Constant(3)) if each.arg == "other" else each
-                for each in keywords
+                ast.keyword("other", ast.Constant(3)) if keyword.arg == "other" else keyword
+                for keyword in keywords
             ]
-            if any(each.arg == "mask" for each in keywords):
+            if any(keyword.arg == "mask" for keyword in keywords):
                 yield "mask dropped", lambda: _with(node, keywords=bare)
-            if any(each.arg == "other" for each in keywords):
+            if any(keyword.arg == "other" for keyword in keywords):
                 yield "padding changed", lambda: _with(node, keywords=padded)
         case ast.Call(func=ast.Attribute(attr="zeros" | "full")):
             yield "beginning changed", lambda: ast.BinOp(node, ast.Add(), one)
@@ -122,7 +122,7 @@ def _mistakes(node: ast.AST) -> Iterator[tuple[str, Callable[[], ast.AST | None]
         case ast.Call(func=ast.Attribute(attr="where"), args=[condition, yes, no]):
             yield "branches swapped", lambda: _with(node, args=[condition, no, yes])
         case ast.Call(func=ast.Attribute(attr="atomic_add") as function, keywords=keywords):
-            masks = [each for each in keywords if each.arg == "mask"]
+            masks = [keyword for keyword in keywords if keyword.arg == "mask"]
             store = ast.Attribute(function.value, "store", function.ctx)
             yield "race", lambda: _with(node, func=store, keywords=masks)
         case ast.Constant(value=float() as number):

@@ -124,7 +124,7 @@ def _repeatability(options: argparse.Namespace, found: dict[str, Any], broken: l
     asked = Options(device=options.device, baselines=(EAGER,))
     for rows in ROWS:
         runs = [judge_texts(_SCALE.format(rows=rows), _KERNEL, asked) for _ in range(_RUNS)]
-        times = [{each.contender: each.median_ms for each in run.timings} for run in runs]
+        times = [{timing.contender: timing.median_ms for timing in run.timings} for run in runs]
         for name in times[0]:
             medians = [each[name] for each in times]
             difference, bound = max(medians) / min(medians) - 1, repeatability(min(medians))

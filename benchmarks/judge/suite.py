@@ -91,7 +91,7 @@ def _as_expected(case: SuiteCase, evaluation: Evaluation) -> bool:
 
 
 def _over_eager(evaluation: Evaluation) -> float | None:
-    return next((each.ratio for each in evaluation.ratios if each.over == EAGER), None)
+    return next((ratio.ratio for ratio in evaluation.ratios if ratio.over == EAGER), None)
 
 
 def judge_texts(
@@ -112,7 +112,9 @@ def judge_texts(
 
 def rates(outcomes: Sequence[Outcome]) -> Rates:
     """Count over all outcomes."""
-    attacks = [each for each in outcomes if each.kind == "attack"]
-    honest = [each for each in outcomes if each.kind == "honest"]
-    caught = sum(each.as_expected for each in attacks)
-    return Rates(len(attacks), caught, len(honest), sum(not each.as_expected for each in honest))
+    attacks = [outcome for outcome in outcomes if outcome.kind == "attack"]
+    honest = [outcome for outcome in outcomes if outcome.kind == "honest"]
+    caught = sum(attack.as_expected for attack in attacks)
+    return Rates(
+        len(attacks), caught, len(honest), sum(not outcome.as_expected for outcome in honest)
+    )

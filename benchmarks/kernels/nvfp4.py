@@ -66,7 +66,7 @@ def main() -> int:
         print(name, json.dumps(found), flush=True)
         save(options.out, results)
     wrong = sum(
-        any(each.get("problem") for each in found["contenders"].values())
+        any(contender.get("problem") for contender in found["contenders"].values())
         for found in results["problems"].values()
     )
     print(f"{len(results['problems'])} problems, {wrong} with a wrong result")
@@ -80,8 +80,8 @@ def measure(name: str, copy_bytes_per_s: float) -> dict[str, Any]:
     torch.manual_seed(0)
     model = problem.Model(*problem.get_init_inputs()).to("cuda", torch.bfloat16)
     inputs = [
-        (_SPREAD * torch.randn(each.shape, device="cuda")).bfloat16()
-        for each in problem.get_inputs()
+        (_SPREAD * torch.randn(input_.shape, device="cuda")).bfloat16()
+        for input_ in problem.get_inputs()
     ]
     rule = JudgeDeclaration(fused=bool(problem.JUDGE["fused"]), layout=problem.JUDGE["layout"])
     contenders = kernels(name, problem, model)
@@ -127,7 +127,7 @@ def exact_values(problem: Any, model: torch.nn.Module, inputs: Sequence[Any]) ->
     wide = problem.Model(*problem.get_init_inputs()).to("cuda", torch.float64)
     wide.load_state_dict(model.double().state_dict())
     model.bfloat16()
-    values: torch.Tensor = wide.values(*(each.double() for each in inputs))
+    values: torch.Tensor = wide.values(*(input_.double() for input_ in inputs))
     return values.reshape(-1, values.shape[-1])
 
 
@@ -148,7 +148,7 @@ def replayed_us(run: Run, inputs: Sequence[Any], launches: int) -> float:
 
 
 def _bytes(tensors: Sequence[torch.Tensor]) -> int:
-    return sum(each.numel() * each.element_size() for each in tensors)
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 if __name__ == "__main__":

@@ -142,10 +142,10 @@ class Session:
             "bytes": moved, "flops": _flops(module.reference, inputs),
             "times": {
                 name: {
-                    "median_ms": each.median, "p10_ms": each.p10, "p90_ms": each.p90,
-                    "samples": each.count,
+                    "median_ms": summary.median, "p10_ms": summary.p10, "p90_ms": summary.p90,
+                    "samples": summary.count,
                 }
-                for name, each in times.items()
+                for name, summary in times.items()
             },
             "baseline_errors": errors,
         }  # fmt: skip

@@ -53,10 +53,12 @@ def page(kernels: Sequence[Kernel]) -> str:
         lines += ["", f"## {gpu}", "", _versions(gpu, kernels), ""]
         rows = []
         for kernel in _by_operator(kernels):
-            records = [each for each in kernel.verified if each.gpu == gpu]
+            records = [verified for verified in kernel.verified if verified.gpu == gpu]
             # Of one shape and dtype each, in the entry's order.
-            for shape, dtype in dict.fromkeys((each.shape, each.dtype) for each in records):
-                same = [each for each in records if (each.shape, each.dtype) == (shape, dtype)]
+            for shape, dtype in dict.fromkeys((record.shape, record.dtype) for record in records):
+                same = [
+                    record for record in records if (record.shape, record.dtype) == (shape, dtype)
+                ]
                 rows.append(_measured(kernel, same, slow))
         lines.append(table(_COLUMNS, rows))
     if missing := [kernel for kernel in _by_operator(kernels) if not kernel.verified]:
@@ -99,8 +101,8 @@ def _by_operator(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 def _measured(kernel: Kernel, records: Sequence[Verified], slow: Collection[str]) -> list[str]:
     speedups = {
-        each.baseline: "slow" if each.baseline in slow else f"{each.speedup:.2f}x"
-        for each in records
+        record.baseline: "slow" if record.baseline in slow else f"{record.speedup:.2f}x"
+        for record in records
     }
     first = records[0]
     fraction = "-" if first.floor_fraction is None else f"{first.floor_fraction:.2f}"
@@ -113,11 +115,11 @@ def _measured(kernel: Kernel, records: Sequence[Verified], slow: Collection[str]
 
 def _versions(gpu: str, kernels: Sequence[Kernel]) -> str:
     found = {
-        f"torch {each.torch}, triton {each.triton}, CUDA {each.toolkit}, driver {each.driver}, "
-        f"{each.date}"
+        f"torch {verified.torch}, triton {verified.triton}, CUDA {verified.toolkit}, "
+        f"driver {verified.driver}, {verified.date}"
         for kernel in kernels
-        for each in kernel.verified
-        if each.gpu == gpu
+        for verified in kernel.verified
+        if verified.gpu == gpu
     }
     return "; ".join(sorted(found)) + "."
 

@@ -60,7 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             covered[level] += bool(found)
             if why:
                 reasons[re.sub(r"\(.*", "", why)] += 1
-            print(f"{name}: {'; '.join(each.note for each in found[:2]) or why}"[:300], flush=True)
+            print(
+                f"{name}: {'; '.join(proposal.note for proposal in found[:2]) or why}"[:300],
+                flush=True,
+            )
     for level, count in total.items():
         print(f"{level or 'all'}: {covered[level]} of {count} have a candidate")
     for why, count in reasons.most_common():

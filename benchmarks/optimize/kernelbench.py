@@ -79,8 +79,8 @@ def summary(found: list[tasks.Record]) -> dict[str, Any]:
 def _of_level(found: list[tasks.Record]) -> dict[str, Any]:
     ratios = [ratio for each in found if (ratio := counted(each)) is not None]
     kernels = [each for each in found if each.get("better") and not each.get("given_back")]
-    own = [ratio for each in kernels if (ratio := of_kernel(each)) is not None]
-    over = [each["over"].get(COMPILE) for each in kernels]
+    own = [ratio for kernel in kernels if (ratio := of_kernel(kernel)) is not None]
+    over = [kernel["over"].get(COMPILE) for kernel in kernels]
     walls = [each["wall_seconds"] for each in found if "wall_seconds" in each]
     return {
         "problems": len(found),

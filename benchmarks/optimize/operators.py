@@ -62,7 +62,7 @@ def load(only: list[str] | None = None, lists: Sequence[str] = tuple(LISTS)) -> 
 
 def _keys(options: argparse.Namespace) -> list[str]:
     lists = list(LISTS) if options.list == "both" else [options.list]
-    return [each.name for each in load(options.only, lists)]
+    return [operator.name for operator in load(options.only, lists)]
 
 
 def _measure(name: str, options: argparse.Namespace, runner: Runner) -> Record:
@@ -136,7 +136,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     made = parser(
         "benchmarks.optimize.operators",
         "Run the optimizer without a model and without a kernel on forty operators.",
-        [each.name for each in load()],
+        [operator.name for operator in load()],
     )
     made.add_argument(
         "--list", choices=[*LISTS, "both"], default="both", help="of the lists (default: both)"

@@ -189,9 +189,9 @@ def _bad(record: tasks.Record) -> bool:
 def _told(found: tasks.Results) -> str:
     """How the kernels were judged anew, in a line."""
     verdicts = Counter(
-        each["evaluated"].get("verdict", "not judged")
-        for each in found["records"].values()
-        if "evaluated" in each
+        record["evaluated"].get("verdict", "not judged")
+        for record in found["records"].values()
+        if "evaluated" in record
     )
     said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     return f"kernels evaluated anew: {said or 'none'}"

@@ -36,7 +36,9 @@ def record_of(ended: Ended, **more: object) -> Record:
     summary, best = ended.summary, ended.summary.best
     rows = {ROWS[row.name]: row for row in summary.rows}
     last = ended.record.stopped
-    proposed = [each.proposed for each in ended.record.rounds.values() if each.proposed is not None]
+    proposed = [
+        round_.proposed for round_ in ended.record.rounds.values() if round_.proposed is not None
+    ]
     return {
         **more,
         "dry": summary.dry,

@@ -85,7 +85,9 @@ def main() -> int:
     for run in runs.values():
         _show_failures(run, arguments.failures)
     if arguments.write:
-        taken = ", ".join(f"{name} {each['version']}" for name, each in record["packages"].items())
+        taken = ", ".join(
+            f"{name} {package['version']}" for name, package in record["packages"].items()
+        )
         about = f"Embedder {embedder.name}; {taken}. Intervals are 95 % bootstrap intervals."
         text = "\n\n".join(["# KernelRetrieve", *pages, about])
         record = {"machine": where, "embedder": embedder.name, **record}

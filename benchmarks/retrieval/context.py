@@ -39,7 +39,7 @@ def _held(response: ContextResponse, corpus: Corpus) -> set[str]:
     parts = [part.splitlines() for part in response.text.split(SEPARATOR)]
     said = {part[0] for part in parts if len(" ".join(part[2:]).split()) >= _USABLE_WORDS}
     techniques = corpus.generation.techniques
-    held = {corpus.units[corpus.rows[each]] for each in response.examples}
+    held = {corpus.units[corpus.rows[example]] for example in response.examples}
     for chosen in response.techniques:
         title = techniques[chosen.slug].entry.title
         if {f"# {title}", f"# {title} ({chosen.slug})"} & said:

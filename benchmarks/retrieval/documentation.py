@@ -184,4 +184,4 @@ def _cpp(source: bytes) -> tuple[list[Documented], bytes]:
     for start, end in masked.comments:
         if _DOXYGEN.match(source, start):
             _blank(blanked, start, end)
-    return [each for each in found if each.doc], bytes(blanked)
+    return [documented for documented in found if documented.doc], bytes(blanked)

@@ -64,10 +64,12 @@ def function_cases(name: str, built: BuiltIndex, corpus: Corpus) -> list[Case]:
 
     Raises KbError if a stored query is not what the packages say: the list or the reader changed.
     """
-    found = {each.identifier.id: each for each in _documented(built, corpus)}
+    found = {candidate.identifier.id: candidate for candidate in _documented(built, corpus)}
     stored = read_identifiers(FOLDER / f"functions-{name}.tsv")
     differing = [
-        each.id for each in stored if each.id not in found or found[each.id].identifier != each
+        identifier.id
+        for identifier in stored
+        if identifier.id not in found or found[identifier.id].identifier != identifier
     ]
     if differing:
         raise KbError(
@@ -75,17 +77,17 @@ def function_cases(name: str, built: BuiltIndex, corpus: Corpus) -> list[Case]:
             f"now, the first {differing[0]}: `python -m benchmarks.retrieval.functions` chooses "
             "anew; then every baseline has to be measured again"
         )
-    return [_case(found[each.id], corpus) for each in stored]
+    return [_case(found[identifier.id], corpus) for identifier in stored]
 
 
 def documented_cases(built: BuiltIndex, corpus: Corpus) -> list[Case]:
     """Every documented function of an index as a query, by no list and no rules."""
-    return [_case(each, corpus) for each in _documented(built, corpus)]
+    return [_case(candidate, corpus) for candidate in _documented(built, corpus)]
 
 
 def eligible_cases(built: BuiltIndex, corpus: Corpus) -> list[Case]:
     """Every function that the rules allow as a query, of which a set is chosen."""
-    return [_case(each, corpus) for each in _eligible(built, corpus)[0]]
+    return [_case(candidate, corpus) for candidate in _eligible(built, corpus)[0]]
 
 
 def read_identifiers(path: Path) -> list[Identifier]:
@@ -172,12 +174,12 @@ def _unambiguous(
 ) -> list[_Candidate]:
     """One query per sentence; none that has two different answers or whose text is in a chunk."""
     by_sentence: dict[str, list[_Candidate]] = {}
-    for each in candidates:
-        by_sentence.setdefault(normalized(each.sentence), []).append(each)
+    for candidate in candidates:
+        by_sentence.setdefault(normalized(candidate.sentence), []).append(candidate)
     text = "\0".join(normalized(chunk.text) for chunk in corpus.chunks)
     kept: list[_Candidate] = []
     for sentence, same in by_sentence.items():
-        if len({corpus.units[each.row] for each in same}) > 1:
+        if len({corpus.units[candidate.row] for candidate in same}) > 1:
             refused["several functions say it"] += len(same)
         elif sentence in text:
             refused["stands in the index"] += len(same)
@@ -194,9 +196,9 @@ def _in_turns(candidates: list[_Candidate], corpus: Corpus, count: int) -> list[
     digest of the sentence gives the order.
     """
     groups: dict[tuple[str, str], list[_Candidate]] = {}
-    for each in sorted(candidates, key=lambda each: each.identifier.sentence):
-        key = (each.identifier.package, corpus.chunks[each.row].language)
-        groups.setdefault(key, []).append(each)
+    for candidate in sorted(candidates, key=lambda each: each.identifier.sentence):
+        key = (candidate.identifier.package, corpus.chunks[candidate.row].language)
+        groups.setdefault(key, []).append(candidate)
     chosen: list[Identifier] = []
     files: Counter[tuple[str, str]] = Counter()
     while len(chosen) < count and any(groups.values()):
@@ -225,7 +227,7 @@ def main() -> None:
         with path.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
             writer.writerow(Identifier.__match_args__)
-            writer.writerows(astuple(each) for each in chosen)
+            writer.writerows(astuple(identifier) for identifier in chosen)
         print(f"{path}: {len(chosen)} queries over {len(corpus.chunks):,} chunks")
         for reason, times in refused.most_common():
             print(f"  {times:6,} left out: {reason}")

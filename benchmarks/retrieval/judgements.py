@@ -101,7 +101,7 @@ def unanswerable_cases(corpus: Corpus, path: Path = FOLDER / "unanswerable.yaml"
     """The questions that nothing answers; see `technique_cases`."""
     queries: list[UnanswerableQuery] = _read(path, UnanswerableQuery)
     _check_texts(path, queries, _names(corpus))
-    return [Case(each.id, each.query, (), {"topic": each.topic}) for each in queries]
+    return [Case(query.id, query.query, (), {"topic": query.topic}) for query in queries]
 
 
 def judged_texts() -> list[str]:
@@ -120,18 +120,21 @@ def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[C
     operators: list[Operator] = _read(path, Operator)
     for operator in operators:
         answers = {
-            each.name: Answer(each.name, _units(each, corpus, path))
-            for each in operator.implementations
+            implementation.name: Answer(implementation.name, _units(implementation, corpus, path))
+            for implementation in operator.implementations
         }
-        for each in operator.implementations:
-            rows = _rows(each, each.symbols[0], corpus, path)
+        for implementation in operator.implementations:
+            rows = _rows(implementation, implementation.symbols[0], corpus, path)
             cases.append(
                 Case(
-                    id=each.name,
+                    id=implementation.name,
                     query="\n".join(corpus.chunks[row].text for row in rows)[:MAX_QUERY_CHARS],
-                    answers=_others(each, operator, answers),
-                    labels={"language": corpus.chunks[rows[0]].language, "package": each.package},
-                    excluded=frozenset(corpus.by_file[each.package, each.path]),
+                    answers=_others(implementation, operator, answers),
+                    labels={
+                        "language": corpus.chunks[rows[0]].language,
+                        "package": implementation.package,
+                    },
+                    excluded=frozenset(corpus.by_file[implementation.package, implementation.path]),
                     group=operator.operator,
                 )
             )
@@ -144,11 +147,11 @@ def _others(
     """The answers to one implementation: all others that are not copies of it."""
     own = answers[query.name].units
     found = tuple(
-        replace(answers[each.name], units=answers[each.name].units - own)
-        for each in operator.implementations
-        if each.path != query.path or each.package != query.package
+        replace(answers[implementation.name], units=answers[implementation.name].units - own)
+        for implementation in operator.implementations
+        if implementation.path != query.path or implementation.package != query.package
     )
-    found = tuple(each for each in found if each.units)
+    found = tuple(answer for answer in found if answer.units)
     if not found:
         raise KbError(f"kernels.yaml: {operator.operator}: nothing but copies of {query.name}")
     return found
@@ -187,15 +190,15 @@ def _check_texts(
 ) -> None:
     queries = list(queries)
     for field in ("id", "query"):
-        counts = Counter(normalized(getattr(each, field)) for each in queries)
+        counts = Counter(normalized(getattr(query, field)) for query in queries)
         repeated = [text for text, count in counts.items() if count > 1]
         if repeated:
             raise KbError(f"{path.name}: {field} '{repeated[0]}' is there more than once")
-    for each in queries:
-        taken = names.get(normalized(each.query))
+    for query in queries:
+        taken = names.get(normalized(query.query))
         # an identifier can be an alias: nobody asks for `tl.dot` in other words
-        if taken and not (isinstance(each, TechniqueQuery) and each.style == "api-symbol"):
-            raise KbError(f"{path.name}: {each.id}: the query is {taken}: ask in other words")
+        if taken and not (isinstance(query, TechniqueQuery) and query.style == "api-symbol"):
+            raise KbError(f"{path.name}: {query.id}: the query is {taken}: ask in other words")
 
 
 def _read(path: Path, model: type[Any]) -> list[Any]:

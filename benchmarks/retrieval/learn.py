@@ -64,7 +64,7 @@ class Teaching(NamedTuple):
 def teaching(embedder: Embedder) -> Teaching:
     """The teaching set without copies and without what resembles a judged question."""
     questions = teaching_questions()
-    vectors = embedder.embed_documents([each.text for each in questions])
+    vectors = embedder.embed_documents([question.text for question in questions])
     texts = judged_texts()
     kept = unlike(questions, vectors, texts, embedder.embed_documents(texts))
     kept[[later for _, later in copies(questions, vectors)]] = False
@@ -79,11 +79,11 @@ def targets(questions: Sequence[Question], techniques: Sequence[str]) -> NDArray
     """
     place = {slug: at for at, slug in enumerate(techniques)}
     wanted = np.zeros((len(questions), len(techniques) + 1), dtype=np.float32)
-    for row, each in zip(wanted, questions, strict=True):
-        for slug, grade in each.techniques.items():
+    for row, question in zip(wanted, questions, strict=True):
+        for slug, grade in question.techniques.items():
             if slug in place:
                 row[place[slug]] = grade**_POWER
-        row[-1] = float(not each.techniques)
+        row[-1] = float(not question.techniques)
     shares: NDArray[np.float32] = wanted / np.maximum(wanted.sum(axis=1, keepdims=True), 1e-9)
     return shares
 
@@ -98,11 +98,13 @@ def train(taught: Teaching, techniques: Sequence[str], embedder: str) -> Learned
     wanted = targets(taught.questions, techniques)
     counts = Counter(taught.situations.tolist())
     # A situation counts for the square root of its questions: a paraphrase is no new one.
-    weights = np.array([counts[each] ** -0.5 for each in taught.situations.tolist()], np.float32)
+    weights = np.array(
+        [counts[situation] ** -0.5 for situation in taught.situations.tolist()], np.float32
+    )
     tensors = (torch.from_numpy(each) for each in (taught.vectors * _SCALE, wanted, weights))
     hidden, *others = _trained(*tensors)
     network = Network(embedder, tuple(techniques), hidden * np.float32(_SCALE), *others)
-    wording = train_wording([each.text for each in taught.questions], wanted, weights)
+    wording = train_wording([question.text for question in taught.questions], wanted, weights)
     return Learned(network, wording)
 
 
@@ -198,7 +200,7 @@ def main() -> None:
     arguments = parser(__doc__, write="record the classifier").parse_args()
     embedder = load_embedder()
     taught = teaching(embedder)
-    techniques = sorted({slug for each in taught.questions for slug in each.techniques})
+    techniques = sorted({slug for question in taught.questions for slug in question.techniques})
     if arguments.write:
         write(train(taught, techniques, embedder.name))
         return

@@ -40,7 +40,7 @@ def train_wording(
         How much each question counts, (n,).
     """
     counts = [hashed(text, _ROWS) for text in texts]
-    rarity = np.stack([_rarity([each[kind] for each in counts]) for kind in range(KINDS)])
+    rarity = np.stack([_rarity([count[kind] for count in counts]) for kind in range(KINDS)])
     features = _matrix(counts, rarity)
     # Rows that no question has keep no weights, and take no part.
     used = np.unique(features.indices)
@@ -55,8 +55,8 @@ def train_wording(
 def _rarity(counts: Sequence[Counter[int]]) -> NDArray[np.float32]:
     """Of each row, (rows,); at half precision, as it is stored."""
     having = np.zeros(_ROWS)
-    for each in counts:
-        having[list(each)] += 1
+    for count in counts:
+        having[list(count)] += 1
     rarity = np.log((len(counts) + 1) / (having + 1)) + 1
     rarity[having < _FEWEST] = 0
     return rarity.astype(np.float16).astype(np.float32)

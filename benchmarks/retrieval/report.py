@@ -39,9 +39,11 @@ def part_page(title: str, figures: Figures) -> str:
 def abstention_page(title: str, figures: Figures) -> str:
     """Abstention over answerable and unanswerable questions, as Markdown."""
     rows = []
-    for half, each in figures.items():
-        precision = "-" if each["precision"] is None else f"{each['precision']:.3f}"
-        rows.append([half, _value(each["recall"]), precision, _value(each["answerable refused"])])
+    for half, figure in figures.items():
+        precision = "-" if figure["precision"] is None else f"{figure['precision']:.3f}"
+        rows.append(
+            [half, _value(figure["recall"]), precision, _value(figure["answerable refused"])]
+        )
     head = ["half", "unanswerable refused (recall)", "precision", "answerable refused"]
     return f"## {title}\n\n{table(head, rows)}"
 
@@ -49,21 +51,21 @@ def abstention_page(title: str, figures: Figures) -> str:
 def _contenders(figures: Figures) -> str:
     head = ["contender", "nDCG@10", "dev", "test", *_COLUMNS, "p50 ms", "abstained"]
     rows = []
-    for each in figures["contenders"].values():
+    for contender in figures["contenders"].values():
         cells = ["-"] * (len(head) - 3)
-        if "all" in each:
+        if "all" in contender:
             cells = [
-                _value(each["all"]["nDCG@10"]),
-                *(_mean(each[half]["nDCG@10"]) for half in ("dev", "test")),
-                *(_mean(each["all"][name]) for name in _COLUMNS),
+                _value(contender["all"]["nDCG@10"]),
+                *(_mean(contender[half]["nDCG@10"]) for half in ("dev", "test")),
+                *(_mean(contender["all"][name]) for name in _COLUMNS),
             ]
-        abstained = str(each["abstained"]["all"])
-        rows.append([each["title"], *cells, f"{each['p50 ms']:.1f}", abstained])
+        abstained = str(contender["abstained"]["all"])
+        rows.append([contender["title"], *cells, f"{contender['p50 ms']:.1f}", abstained])
     return table(head, rows)
 
 
 def _categories(figures: Figures) -> str:
-    titles = [each["title"] for each in figures["contenders"].values()]
+    titles = [contender["title"] for contender in figures["contenders"].values()]
     rows = [
         [f"{label}: {value}", str(next(iter(of.values()))["count"]), *map(_mean, of.values())]
         for label, values in figures["by category (dev)"].items()

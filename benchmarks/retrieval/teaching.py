@@ -116,7 +116,7 @@ def copies(questions: Sequence[Question], vectors: NDArray[np.float32]) -> list[
 
     `vectors` (n, dimensions) are of length 1.
     """
-    families = [each.family for each in questions]
+    families = [question.family for question in questions]
     return [(a, b) for a, b in _near(vectors, COPY) if families[a] != families[b]]
 
 
@@ -128,8 +128,8 @@ def situations(questions: Sequence[Question], vectors: NDArray[np.float32]) -> N
     vectors
         Of the questions, (n, dimensions), of length 1.
     """
-    names = {each.family: place for place, each in enumerate(questions)}
-    joined = [(place, names[each.family]) for place, each in enumerate(questions)]
+    names = {question.family: place for place, question in enumerate(questions)}
+    joined = [(place, names[question.family]) for place, question in enumerate(questions)]
     firsts, seconds = zip(*joined, *_near(vectors, SAME_SITUATION), strict=True)
     shape = (len(questions), len(questions))
     graph = coo_array((np.ones(len(firsts)), (firsts, seconds)), shape=shape)
@@ -165,7 +165,9 @@ def unlike(
         Of the questions, (n, dimensions), and of the texts, (texts, dimensions), of length 1.
     """
     taken = {normalized(text) for text in texts}
-    own = np.array([normalized(each.text) not in taken for each in questions], dtype=np.bool_)
+    own = np.array(
+        [normalized(question.text) not in taken for question in questions], dtype=np.bool_
+    )
     unlike = np.asarray((vectors @ judged.T).max(axis=1, initial=-1.0) <= LIKE_JUDGED, np.bool_)
     return np.logical_and(own, unlike)
 

@@ -111,7 +111,7 @@ def pairs(index: Path, queries: Sequence[str]) -> tuple[list[float], list[float]
 
 
 def _errors(result: dict[str, Any]) -> int:
-    refused: int = sum(each["status"] != 200 for each in result["records"])
+    refused: int = sum(record["status"] != 200 for record in result["records"])
     return refused + len(result["errors"])
 
 

@@ -76,7 +76,7 @@ def quality_of(name: str) -> float:
     """Ranking weight in [0, 1] of the source called `name`, or the default."""
     bare = name.lower().replace("_", "-")
     for entry in curated():
-        if any(bare == each or bare.startswith(f"{each}-") for each in entry.matches):
+        if any(bare == match_ or bare.startswith(f"{match_}-") for match_ in entry.matches):
             return entry.quality
     return _list().default
 

@@ -186,34 +186,34 @@ def unchanged(exported: Exported, kept: Any) -> bool:
 
 def names(lent: Lent) -> list[str | None]:
     """Names of buffers by position."""
-    return [None if each is None else each.name for each in lent]
+    return [None if buffer is None else buffer.name for buffer in lent]
 
 
 def arguments(inputs: Sequence[InputSpec], lent: Lent) -> list[Argument]:
     """The inputs as a call takes them: buffers by name, other values as they are."""
     return [
-        ValueArgument(value=spec.value) if each is None else BufferArgument(buffer=each.name)
-        for spec, each in zip(inputs, lent, strict=True)
+        ValueArgument(value=spec.value) if buffer is None else BufferArgument(buffer=buffer.name)
+        for spec, buffer in zip(inputs, lent, strict=True)
     ]
 
 
 def tensors(lent: Lent) -> list[Any]:
     """The judge's views of buffers that are all there."""
-    return [each.tensor for each in lent if each is not None]
+    return [buffer.tensor for buffer in lent if buffer is not None]
 
 
 def write(lent: Lent, values: Sequence[Any]) -> None:
     """Copy tensors into buffers by position."""
-    for each, tensor in zip(lent, values, strict=True):
-        if each is not None:
-            copy(tensor, each)
+    for buffer, tensor in zip(lent, values, strict=True):
+        if buffer is not None:
+            copy(tensor, buffer)
 
 
 def disturb(lent: Lent, seed: int) -> None:
     """Write other contents into buffers; see `refill`."""
-    for number, each in enumerate(lent):
-        if each is not None:
-            refill(each, seed + number)
+    for number, buffer in enumerate(lent):
+        if buffer is not None:
+            refill(buffer, seed + number)
 
 
 def refill(exported: Exported, seed: int) -> None:

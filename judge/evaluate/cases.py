@@ -114,25 +114,25 @@ def plan(
         variants=4 if tiny else 3,
         limit_elements=INTERPRET_ELEMENTS if tiny else REDUCED_ELEMENTS,
     )
-    smaller = any(each.label == "reduced" for each in proposals)
+    smaller = any(proposal.label == "reduced" for proposal in proposals)
     drawn = _Draw([secrets.randbits(SEED_BITS) for _ in range(max(seeds, LEAST_SEEDS))])
     # Of a dimension of one element little depends on the values.
-    telling = (n for n, each in enumerate(proposals) if 1 not in each.constants.values())
+    telling = (n for n, proposal in enumerate(proposals) if 1 not in proposal.constants.values())
     main = next(telling, 0)
-    known = [each.constants for each in proposals]
+    known = [proposal.constants for proposal in proposals]
     also = shortened(problem) if known and not (tiny and smaller) else []
-    spare = [each for each in also if each.constants not in known]
+    spare = [variant for variant in also if variant.constants not in known]
     shapes = [
         PlannedShape(
-            each.label,
-            problem.with_constants(each.constants),
-            dict(each.constants),
+            proposal.label,
+            problem.with_constants(proposal.constants),
+            dict(proposal.constants),
             drawn.cases(
                 EVERY_KIND if number == main else (ValueKind.NORMAL,), observe=number == main
             ),
             spare=number >= len(proposals),
         )
-        for number, each in enumerate([*proposals, *spare])
+        for number, proposal in enumerate([*proposals, *spare])
     ]
     if tiny and smaller:
         return shapes
@@ -168,8 +168,8 @@ class _Draw:
             found.append(PlannedCase(kind, seed, index, poison, watched, loose))
         plain = [
             number
-            for number, each in enumerate(found)
-            if not (each.poison or each.observe) and each.kind not in _SILENT
+            for number, case in enumerate(found)
+            if not (case.poison or case.observe) and case.kind not in _SILENT
         ]
         if plain and len(found) > _MANY:
             number = secrets.choice(plain)

@@ -127,7 +127,7 @@ def difference(
     found = _run(_difference_kernel, (got, values, bounds), 6)
     furthest, worst = found[:, 1:3].amax(0).tolist()
     squares, *counts = found[:, (0, 3, 4, 5)].sum(0).tolist()
-    unequal, unlike, bad = (int(each) for each in counts)
+    unequal, unlike, bad = (int(count) for count in counts)
     return squares, furthest, worst, unequal, unlike, bad
 
 

@@ -189,7 +189,7 @@ class Contest:
     def _called(self, worker: Worker, seconds: float) -> tuple[Sequence[m.TensorSpec], str | None]:
         """The outputs of one call, and how they are off."""
         prepared = self.stage.prepare(m.ValueKind.GIVEN, self.seeds[0])
-        lent = worker.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = worker.lend("inputs", [input_.tensor for input_ in prepared.inputs])
         write(lent, prepared.pristine)
         called = worker.call(arguments(prepared.inputs, lent), timeout=seconds)
         problem = None
@@ -209,7 +209,7 @@ class Contest:
             self.notes.append(f"operations are not counted: {error}")
             flops = {}
         return floor.work(
-            [each.tensor for each in prepared.inputs if each.tensor is not None],
+            [input_.tensor for input_ in prepared.inputs if input_.tensor is not None],
             [parameter.tensor for parameter in self.stage.problem.parameters],
             prepared.outputs,
             flops,

@@ -40,14 +40,16 @@ class Observations:
     def names(self, field_name: str) -> dict[str, int]:
         """Counts by name over all calls, of `triton_launches`, `aten` or `kernels`."""
         found: dict[str, int] = {}
-        for each in self.seen:
-            for name, count in getattr(each, field_name).items():
+        for observed in self.seen:
+            for name, count in getattr(observed, field_name).items():
                 found[name] = found.get(name, 0) + count
         return found
 
     def all(self, field_name: str) -> list[str]:
         """Everything listed under `patched`, `libraries` or `notes`, once."""
-        return list(dict.fromkeys(x for each in self.seen for x in getattr(each, field_name)))
+        return list(
+            dict.fromkeys(x for observed in self.seen for x in getattr(observed, field_name))
+        )
 
 
 class Contestant:
@@ -101,12 +103,14 @@ class Contestant:
         self._previous = None
         described = stage.problem
         self._parameters = stage.parameters()
-        lent = self.worker.lend("parameters", [each.tensor for each in described.parameters])
+        lent = self.worker.lend(
+            "parameters", [parameter.tensor for parameter in described.parameters]
+        )
         write(lent, self._parameters)
         self._lent_parameters = lent
         command = described.kernel(
             stage.input_names(),
-            buffers=[each.name for each in lent if each is not None],
+            buffers=[buffer.name for buffer in lent if buffer is not None],
             source=self.kernel.text,
             form=self.kernel.form.value,
             device=self.settings.device,
@@ -168,7 +172,7 @@ class Contestant:
         hide: bool,
     ) -> list[str]:
         """Call and compare; the operators that the host ran on hidden values."""
-        lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = self.worker.lend("inputs", [input_.tensor for input_ in prepared.inputs])
         called = self._call(prepared, lent, planned, hide=hide)
         problem = unlike(called.outputs, prepared.outputs, self.settings.device)
         self.overlaps = any(output.overlaps for output in called.outputs)
@@ -197,7 +201,7 @@ class Contestant:
         if called.outside and not outcome.case.problem:
             outcome.note(passed=False, problem=called.outside)
             outcome.beside = True
-        self._previous = [sample(each) for each in got]
+        self._previous = [sample(tensor) for tensor in got]
         return called.computed
 
     def _explain(
@@ -212,7 +216,7 @@ class Contestant:
     ) -> None:
         """Why outputs are wrong: from before, late, constant. `hidden`: it is called again."""
         assert prepared.reference is not None
-        lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = self.worker.lend("inputs", [input_.tensor for input_ in prepared.inputs])
         if stale := self._stale(got, prepared):
             outcome.cheats.append(stale)
         elif hidden:
@@ -259,12 +263,12 @@ class Contestant:
 
     def _written(self, lent: Lent, prepared: Prepared) -> str | None:
         """Which input or parameter was changed by the call."""
-        for spec, kept, each in zip(prepared.inputs, prepared.pristine, lent, strict=True):
-            if each is not None and not unchanged(each, kept):
+        for spec, kept, buffer in zip(prepared.inputs, prepared.pristine, lent, strict=True):
+            if buffer is not None and not unchanged(buffer, kept):
                 return f"input '{spec.name}'"
-        for kept, each in zip(self._parameters, self._lent_parameters, strict=True):
-            if each is not None and not unchanged(each, kept):
-                copy(kept, each)
+        for kept, parameter in zip(self._parameters, self._lent_parameters, strict=True):
+            if parameter is not None and not unchanged(parameter, kept):
+                copy(kept, parameter)
                 return "a parameter of the model"
         return None
 
@@ -327,7 +331,7 @@ class Contestant:
         """Evidence that the outputs are those of the call before."""
         if self._previous is None or prepared.reference is None:
             return None
-        now = [sample(each) for each in got]
+        now = [sample(tensor) for tensor in got]
         if len(now) != len(self._previous) or not all(
             a.shape == b.shape and a.dtype == b.dtype and bool(torch.equal(a, b))
             for a, b in zip(now, self._previous, strict=True)

@@ -182,11 +182,11 @@ class Enlargement:
         while (block := self._block()) > largest:
             largest = block
             candidates, left_out = self._sizes.enlarged(block)
-            for name, each in candidates.items():
+            for name, candidate in candidates.items():
                 if not self.progress().short:
                     return
                 now = self.progress()
-                seconds, cost = now.last.seconds, self._cost(each.constants)
+                seconds, cost = now.last.seconds, self._cost(candidate.constants)
                 # A short call is mostly what every call takes, whatever its shape.
                 likely = (
                     seconds * cost / self._cost(now.constants) if seconds > _LONG_SECONDS else 0.0
@@ -198,7 +198,7 @@ class Enlargement:
                     self.why_not_all = f"running two blocks of {block} would take too long"
                     return
                 before = self.progress()
-                yield self._planned(each, secret)
+                yield self._planned(candidate, secret)
                 now = self.progress()
                 if now.calls == before.calls:  # the problem has no such shape
                     left_out.append(name)
@@ -227,8 +227,8 @@ class Enlargement:
 
     def _cost(self, constants: Mapping[str, int]) -> float:
         """What the interpreter's time grows with, roughly."""
-        sizes = {name: each.value for name, each in self.problem.constants.items()}
-        return float(math.prod(max(each, 1) for each in (sizes | dict(constants)).values()))
+        sizes = {name: constant.value for name, constant in self.problem.constants.items()}
+        return float(math.prod(max(size, 1) for size in (sizes | dict(constants)).values()))
 
     def _block(self) -> int:
         """The largest size of a block; integers of the file where launches give none."""

@@ -130,12 +130,16 @@ class Interleaver:
     @property
     def running(self) -> list[Contender]:
         """The contenders that have not failed."""
-        return [each for each in self._contenders if self.tracks[each.name].failed is None]
+        return [
+            contender
+            for contender in self._contenders
+            if self.tracks[contender.name].failed is None
+        ]
 
     @property
     def output_bytes(self) -> int:
         """Bytes of the outputs of one launch, of whichever contender has most."""
-        return max(sum(spec.nbytes for spec in each.outputs) for each in self._contenders)
+        return max(sum(spec.nbytes for spec in contender.outputs) for contender in self._contenders)
 
     def warm_up(self, plan: Plan) -> dict[str, float]:
         """One batch of every contender on whatever contents there are; median ms by contender.

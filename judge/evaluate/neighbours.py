@@ -63,8 +63,8 @@ def widen(stage: Stage, prepared: Prepared, case: Case) -> bool:
     if case.passed or reference is None or reference.values is not None:
         return False
     few = [
-        each is not None and each.values.numel() < FEW and each.dtype != torch.float64
-        for each in reference.expected
+        tensor is not None and tensor.values.numel() < FEW and tensor.dtype != torch.float64
+        for tensor in reference.expected
     ]
     if not any(few):
         return False
@@ -97,7 +97,11 @@ def widen(stage: Stage, prepared: Prepared, case: Case) -> bool:
 
 def _largest(inputs: Sequence[Any]) -> float:
     """The largest finite magnitude among the floating-point inputs."""
-    real = [each for each in inputs if each is not None and each.dtype in STEPS and each.numel()]
+    real = [
+        input_
+        for input_ in inputs
+        if input_ is not None and input_.dtype in STEPS and input_.numel()
+    ]
     return max(
         (float(each.abs().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max()) for each in real),
         default=0.0,

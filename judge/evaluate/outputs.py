@@ -57,11 +57,11 @@ def undefined(
     kind: m.ValueKind, outputs: Sequence[m.TensorSpec], oracle: Sequence[Any], values: Any
 ) -> str | None:
     """Why there is nothing to compare eager's outputs with."""
-    real = [each for each in oracle if each is not None]
+    real = [tensor for tensor in oracle if tensor is not None]
     shapes = [tuple(output.shape) for output in outputs]
-    for each, shape in zip(oracle, shapes, strict=False):
-        if each is not None and tuple(each.shape) != shape:
-            return f"the oracle's shape {list(each.shape)} is not eager's {list(shape)}"
+    for tensor, shape in zip(oracle, shapes, strict=False):
+        if tensor is not None and tuple(tensor.shape) != shape:
+            return f"the oracle's shape {list(tensor.shape)} is not eager's {list(shape)}"
     if len(oracle) != len(shapes):
         return f"the oracle has {len(oracle)} outputs, eager {len(shapes)}"
     if values is not None and _has_nan(values):

@@ -45,7 +45,9 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
         # Sets that fill the memory are not read in 20 µs, whatever is claimed.
         room = _fitting(interleaver) >= GRAPH_LAUNCHES
         if found and min(found.values()) < GRAPH_BELOW_MS and room:
-            reasons = [reason for each in interleaver.running if (reason := _reason(each, sets))]
+            reasons = [
+                reason for contender in interleaver.running if (reason := _reason(contender, sets))
+            ]
             notes += reasons
             if not reasons:
                 fewest = GRAPH_LAUNCHES
@@ -77,7 +79,7 @@ def grow(interleaver: Interleaver, wanted: int) -> None:
     sets = interleaver.sets
     count = max(1, min(wanted, _fitting(interleaver)))
     if count > len(sets.seeds):
-        sets.grow(count, [each.worker for each in interleaver.running])
+        sets.grow(count, [contender.worker for contender in interleaver.running])
 
 
 def _fitting(interleaver: Interleaver) -> int:
@@ -101,9 +103,9 @@ def _held(
         # Twice, and the better of both: one disturbed batch would decide otherwise.
         tries = [interleaver.warm_up(longer) for _ in range(2)]
         again = {
-            name: min(each[name] for each in tries)
+            name: min(try_[name] for try_ in tries)
             for name in found
-            if all(name in each for each in tries)
+            if all(name in try_ for try_ in tries)
         }
         gain = [
             name

@@ -105,8 +105,8 @@ def a_constant_passes(prepared: Prepared) -> bool:
     if reference is None:
         return False
     varies = any(
-        each is not None and bool((each.values != each.values.reshape(-1)[:1]).any())
-        for each in reference.expected
+        tensor is not None and bool((tensor.values != tensor.values.reshape(-1)[:1]).any())
+        for tensor in reference.expected
     )
     if not varies:
         return False
@@ -152,7 +152,9 @@ def unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -
         a mean over millions, the given shape can refuse none. Answers that need no computation
         have to be refused at the shape that counts, because a kernel can distinguish shapes.
     """
-    elsewhere = {each.mutation + each.detail.rpartition(",")[0] for each in smaller if each.proven}
+    elsewhere = {
+        check.mutation + check.detail.rpartition(",")[0] for check in smaller if check.proven
+    }
     missing = [
         check
         for check in checks
@@ -174,7 +176,7 @@ def unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -
 def _templates(prepared: Prepared) -> list[Any]:
     """Memory for a wrong answer, beside the oracle's."""
     assert prepared.reference is not None
-    values = [each.values for each in prepared.reference.expected if each is not None]
+    values = [tensor.values for tensor in prepared.reference.expected if tensor is not None]
     device = (values[0] if values else prepared.reference.values).device
     return [
         torch.empty(output.shape, dtype=dtype_of(output.dtype), device=device)

@@ -108,7 +108,7 @@ def _correctness(evaluation: Evaluation) -> list[str]:
     if any(case.bit_exact_required for case in cases):
         lines.append("No rounding is needed here, so equality was required.")
     if evaluation.power:
-        proven = sum(each.proven for each in evaluation.power)
+        proven = sum(check.proven for check in evaluation.power)
         lines.append(f"{proven} of {len(evaluation.power)} deliberate mistakes would be refused.")
     return lines
 

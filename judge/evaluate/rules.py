@@ -115,8 +115,8 @@ class Reference:
         """The same of other outputs of the oracle, on inputs close by; sizes stay as they are."""
         other = copy.copy(self)
         other.expected = [
-            each if each is None or values is None else replace(each, values=values)
-            for each, values in zip(self.expected, outputs, strict=True)
+            tensor if tensor is None or values is None else replace(tensor, values=values)
+            for tensor, values in zip(self.expected, outputs, strict=True)
         ]
         return other
 
@@ -124,17 +124,17 @@ class Reference:
         """Bounds within which eager has to be for the case to count."""
         return [
             None
-            if each is None or each.exact
-            else eager_limits(each.dtype, self.precision, terms=self.terms)
-            for each in self.expected
+            if tensor is None or tensor.exact
+            else eager_limits(tensor.dtype, self.precision, terms=self.terms)
+            for tensor in self.expected
         ]
 
     def off(self, eager: Checked) -> str | None:
         """How far eager is off beyond what its format does; None where it is not."""
-        for each, difference in zip(self.expected, eager.differences, strict=True):
-            if each is None or each.exact or difference is None or self.declaration.tolerance:
+        for tensor, difference in zip(self.expected, eager.differences, strict=True):
+            if tensor is None or tensor.exact or difference is None or self.declaration.tolerance:
                 continue
-            usual = usual_eager_limits(each.dtype, self.precision, terms=self.terms)
+            usual = usual_eager_limits(tensor.dtype, self.precision, terms=self.terms)
             if difference.norm_ratio > usual.norm or difference.max_rel > usual.worst:
                 return (
                     f"eager itself has large errors ({difference.norm_ratio:.2g} of the norm, "
@@ -147,12 +147,12 @@ class Reference:
         """Bounds for a candidate, given how far eager is off; the problem's own where declared."""
         declared = self.declaration.tolerance
         limits: list[Bounds | None] = []
-        for each, difference in zip(self.expected, eager.differences, strict=True):
-            if each is None or difference is None or each.exact:
+        for tensor, difference in zip(self.expected, eager.differences, strict=True):
+            if tensor is None or difference is None or tensor.exact:
                 limits.append(None)
                 continue
             found = candidate_limits(
-                each.dtype,
+                tensor.dtype,
                 self.precision,
                 terms=self.terms,
                 eager_norm=difference.norm_ratio,
@@ -171,21 +171,21 @@ class Reference:
             return Checked((), None, f"{len(outputs)} outputs instead of {len(self.expected)}")
         differences = tuple(
             None
-            if each is None
-            else compare(outputs[i], each, None if i in exact else limits[i], i)
-            for i, each in enumerate(self.expected)
+            if tensor is None
+            else compare(outputs[i], tensor, None if i in exact else limits[i], i)
+            for i, tensor in enumerate(self.expected)
         )
         nvfp4, judge = None, self.declaration
         if self.values is not None:
             packed = outputs[judge.codes], outputs[judge.scales]
             nvfp4 = compare_nvfp4(*packed, self.values, judge, self._g)
         hint = ""
-        for each, difference in zip(self.expected, differences, strict=True):
+        for tensor, difference in zip(self.expected, differences, strict=True):
             if (
-                each
+                tensor
                 and difference
                 and difference.problem
-                and looks_like_tf32(each.dtype, self.precision, difference.norm_ratio)
+                and looks_like_tf32(tensor.dtype, self.precision, difference.norm_ratio)
             ):
                 hint = " (typical of products in TF32 or float16; --tf32 allows TF32)"
         return Checked(differences, nvfp4, None, hint)
@@ -219,9 +219,9 @@ class Reference:
     def differs(self, oracle: Sequence[Any | None], values: Any) -> bool:
         """Whether other exact results are others indeed, not the same sums in another order."""
         pairs = [
-            (source, each.values)
-            for source, each in zip(oracle, self.expected, strict=True)
-            if source is not None and each is not None
+            (source, tensor.values)
+            for source, tensor in zip(oracle, self.expected, strict=True)
+            if source is not None and tensor is not None
         ]
         if values is not None:
             pairs.append((values, self.values))

@@ -132,8 +132,8 @@ class PythonChecks:
         else:
             return
         for target in targets:
-            for each in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
-                self._target(node, each)
+            for element in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+                self._target(node, element)
 
     def _target(self, statement: ast.AST, target: ast.expr) -> None:
         if isinstance(target, ast.Attribute):

@@ -165,14 +165,14 @@ class Worker(Exchange):
         for index, spec in enumerate(plain):
             name = f"{self._prefix}.{group}.{self._made}.{index}"
             lent.append(None if spec is None else self._exporter.allocate(name, spec))
-        self.open([each for each in lent if each is not None])
+        self.open([buffer for buffer in lent if buffer is not None])
         return lent
 
     def take_back(self, *groups: str) -> None:
         """Free groups; their tensors must not be used again."""
         for group in groups:
             _, lent = self._groups.pop(group, ([], []))
-            names = [each.name for each in lent if each is not None]
+            names = [buffer.name for buffer in lent if buffer is not None]
             if names and self.alive:
                 with contextlib.suppress(WorkerError):
                     self.close_buffers(names)
@@ -182,8 +182,8 @@ class Worker(Exchange):
         """Let the worker map the judge's buffers."""
         for start in range(0, len(buffers), MAX_DESCRIPTORS):
             batch = buffers[start : start + MAX_DESCRIPTORS]
-            shared = [each.descriptor for each in batch if each.descriptor is not None]
-            command = m.Open(buffers=[each.buffer for each in batch])
+            shared = [exported.descriptor for exported in batch if exported.descriptor is not None]
+            command = m.Open(buffers=[exported.buffer for exported in batch])
             self.ask(command, m.Done, COMMAND_SECONDS, shared)
 
     def close_buffers(self, names: Sequence[str]) -> None:

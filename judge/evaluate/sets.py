@@ -127,7 +127,7 @@ class InputSets:
                 else self._exporter.allocate(f"timing.{number}.{position}", spec.tensor)
                 for position, spec in enumerate(self._inputs)
             ]
-            exported = [each for each in lent if each is not None]
+            exported = [buffer for buffer in lent if buffer is not None]
             self.arguments.append(arguments(self._inputs, lent))
             self._sets.append(exported)
             self._pristine.append(self._like_made())
@@ -189,7 +189,7 @@ class InputSets:
                 with contextlib.suppress(WorkerError):
                     worker.close_buffers(opened)
         self.problem.take_back(_MADE)
-        self._exporter.free(each.name for group in self._sets for each in group)
+        self._exporter.free(exported.name for group in self._sets for exported in group)
         self._sets, self._pristine, self._spare, self._opened = [], [], [], []
 
     def _make(self, into: Sequence[Any]) -> int:
@@ -203,7 +203,7 @@ class InputSets:
         return seed
 
     def _like_made(self) -> list[Any]:
-        return [torch.empty_like(each) for each in tensors(self._made)]
+        return [torch.empty_like(tensor) for tensor in tensors(self._made)]
 
 
 def l2_bytes(device: Any) -> int:
@@ -220,5 +220,5 @@ def _evicting(device: Any) -> Any:
 
 
 def _write(buffers: Sequence[Exported], contents: Sequence[Any]) -> None:
-    for each, kept in zip(buffers, contents, strict=True):
-        each.flat.copy_(as_bytes(kept))
+    for buffer, kept in zip(buffers, contents, strict=True):
+        buffer.flat.copy_(as_bytes(kept))

@@ -115,13 +115,13 @@ class Stage:
                 "parameters", [parameter.tensor for parameter in self.problem.parameters]
             )
             self.worker.export_parameters(names(lent))
-            self._parameters = [pristine(each) for each in lent if each is not None]
+            self._parameters = [pristine(buffer) for buffer in lent if buffer is not None]
         return self._parameters
 
     def input_names(self) -> list[str]:
         """Names of what `get_inputs` makes; where it fails, of all that `forward` takes."""
         try:
-            return [each.name for each in self.worker.describe_inputs(0)]
+            return [input_.name for input_ in self.worker.describe_inputs(0)]
         except CommandFailedError:
             return self.problem.input_names
 
@@ -138,9 +138,9 @@ class Stage:
         prepared = Prepared(kind)
         try:
             prepared.inputs = self.worker.describe_inputs(seed)
-            lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
+            lent = self.worker.lend("inputs", [input_.tensor for input_ in prepared.inputs])
             self.worker.make_inputs(seed, names(lent), kind)
-            prepared.pristine = [None if each is None else pristine(each) for each in lent]
+            prepared.pristine = [None if buffer is None else pristine(buffer) for buffer in lent]
             self._arguments = arguments(prepared.inputs, lent)
             self._run(prepared, lent)
         except CommandFailedError as error:
@@ -153,7 +153,7 @@ class Stage:
     def computes_in(self, dtype: str, prepared: Prepared) -> bool:
         """Whether an input, an output or a parameter has this dtype."""
         specs = [*prepared.outputs, *(parameter.tensor for parameter in self.problem.parameters)]
-        specs += [each.tensor for each in prepared.inputs if each.tensor is not None]
+        specs += [input_.tensor for input_ in prepared.inputs if input_.tensor is not None]
         return any(spec.dtype == dtype for spec in specs)
 
     def mutated(
@@ -223,16 +223,16 @@ class Stage:
         prepared.limits = reference.candidate_limits(eager)
         prepared.exact = frozenset(
             index
-            for index, each in enumerate(reference.expected)
-            if each is not None
-            and each.representable
-            and (each.exact or not self._narrowed)
+            for index, tensor in enumerate(reference.expected)
+            if tensor is not None
+            and tensor.representable
+            and (tensor.exact or not self._narrowed)
             and not eager.unequal(index)
         )
         if eager.problem:
             prepared.why_not = f"eager itself is wrong: {eager.problem}"
         elif off := reference.off(eager):
-            first = [each.clone() for each in got]
+            first = [tensor.clone() for tensor in got]
             _, again = self._eager(prepared, lent, late=False)
             self._restore(prepared, lent)
             if apart(first, again) > _SAME_SHARE * (eager.largest("norm_ratio") or 0.0):
@@ -261,9 +261,9 @@ class Stage:
         return called, tensors(outputs)
 
     def _restore(self, prepared: Prepared, lent: Lent) -> None:
-        for each, kept in zip(lent, prepared.pristine, strict=True):
-            if each is not None and not unchanged(each, kept):
-                copy(kept, each)
+        for buffer, kept in zip(lent, prepared.pristine, strict=True):
+            if buffer is not None and not unchanged(buffer, kept):
+                copy(kept, buffer)
 
     def _ask_oracle(
         self, outputs: int, group: str, mutation: m.Mutation | None
@@ -308,7 +308,7 @@ class Stage:
 
     def _sensitivities(self, prepared: Prepared, lent: Lent, oracle: Sequence[Any]) -> list[float]:
         """How far each output moves per relative change of the inputs, where outputs are few."""
-        few = [i for i, each in enumerate(oracle) if each is not None and each.numel() < FEW]
+        few = [i for i, tensor in enumerate(oracle) if tensor is not None and tensor.numel() < FEW]
         if not few or not _step(lent):
             return [0.0] * len(oracle)
         again = self._oracle("forward", "moved", None)
@@ -336,7 +336,7 @@ class Stage:
         CommandFailedError
             The problem fails there.
         """
-        lent = self.worker.lend("inputs", [each.tensor for each in prepared.inputs])
+        lent = self.worker.lend("inputs", [input_.tensor for input_ in prepared.inputs])
         self._restore(prepared, lent)
         self._nudge(lent, (1 + number) << 8)
         near = replace(prepared, pristine=[None if e is None else pristine(e) for e in lent])
@@ -350,9 +350,9 @@ class Stage:
     def _nudge(self, lent: Lent, salt: int) -> float:
         """Move every number of every floating-point input by the same small share of itself."""
         step = _step(lent)
-        for number, each in enumerate(lent):
-            if each is not None and each.tensor.dtype in STEPS:
-                nudge(each, step, self.settings.refill_seed + salt + number)
+        for number, buffer in enumerate(lent):
+            if buffer is not None and buffer.tensor.dtype in STEPS:
+                nudge(buffer, step, self.settings.refill_seed + salt + number)
         return step
 
     def _longest_sum(self, prepared: Prepared) -> float:
@@ -363,7 +363,8 @@ class Stage:
         """
         if self._terms is None:
             written = max(1, min((output.numel for output in prepared.outputs), default=1))
-            read = sum(each.tensor.numel for each in prepared.inputs if each.tensor is not None)
+            specs = (input_.tensor for input_ in prepared.inputs)
+            read = sum(spec.numel for spec in specs if spec is not None)
             read += sum(parameter.tensor.numel for parameter in self.problem.parameters)
             try:
                 flops = self.worker.flops(self.settings.model_seed).flops
@@ -382,16 +383,14 @@ def _raised(spec: m.TensorSpec) -> m.TensorSpec:
 
 def _step(lent: Lent) -> float:
     """By what share of itself every number of the inputs can be moved; 0 where none can."""
-    return max((STEPS.get(each.tensor.dtype, 0.0) for each in lent if each is not None), default=0)
+    dtypes = (buffer.tensor.dtype for buffer in lent if buffer is not None)
+    return max((STEPS.get(dtype, 0.0) for dtype in dtypes), default=0)
 
 
 def _redrawn(names: Sequence[str]) -> str:
     if not names:
         return ""
-    return (
-        "constant parameters, such as a norm's weights of 1, were given other values: "
-        f"{_first(names)}"
-    )
+    return f"constant parameters, such as norm weights of 1, got random values: {_first(names)}"
 
 
 def _first(names: Sequence[str]) -> str:

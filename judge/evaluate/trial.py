@@ -147,7 +147,7 @@ class Trial:
         contestant.call_seconds = min(contestant.call_seconds, CALL_SECONDS)
 
         def progress() -> LoopCounts:
-            judged = sum(each.case.counted and not each.case.refused for each in outcomes)
+            judged = sum(outcome.case.counted and not outcome.case.refused for outcome in outcomes)
             shape = outcomes[-1].case.constants
             return replace(contestant.counts, constants=shape, judged=judged)
 
@@ -157,11 +157,11 @@ class Trial:
             for shape in self._proven([planned]):
                 before = len(outcomes)
                 self._cases(self._stage(shape), None)
-                for each in outcomes[before:]:
-                    if each.case.refused and larger.long:
+                for outcome in outcomes[before:]:
+                    if outcome.case.refused and larger.long:
                         # Longer than what its loops wanted: no shape that it has to take.
-                        each.note(counted=False, refused=False, why_not=each.case.problem)
-                    elif each.case.refused:
+                        outcome.note(counted=False, refused=False, why_not=outcome.case.problem)
+                    elif outcome.case.refused:
                         larger.why_not_all = "the kernel declines larger shapes"
             if self._broken or not contestant.worker.alive:
                 slow = f"larger shapes take more than {CALL_SECONDS:.0f} s"
@@ -261,7 +261,8 @@ class Trial:
             self._broken = stage.broken
             self._note_of(stage, prepared, planned)
             chosen = any(
-                each.tensor is not None and "float" in each.tensor.dtype for each in prepared.inputs
+                input_.tensor is not None and "float" in input_.tensor.dtype
+                for input_ in prepared.inputs
             )
             outcome = contestant.run(stage, prepared, planned)
             if neighbours.widen(stage, prepared, outcome.case):
@@ -344,7 +345,7 @@ class Trial:
             return
         if prepared.kind in (ValueKind.GIVEN, ValueKind.NORMAL):
             expected = prepared.reference.expected
-            self._zeros.add([each.values for each in expected if each is not None])
+            self._zeros.add([tensor.values for tensor in expected if tensor is not None])
 
     def _worth_timing(self, stage: Stage) -> bool:
         """Times of a kernel that is wrong, or may be, are worth nothing."""
@@ -365,6 +366,6 @@ class Trial:
         if self.report is not None:
             self.evidence.wrong += self.report.wrong
             self.evidence.cheats += self.report.cheats
-        if all(each.contender != "candidate" for each in timings):
+        if all(timing.contender != "candidate" for timing in timings):
             known = self.evidence.wrong or contest.notes or ["none of its launches was timed"]
             self.evidence.untimed = known[-1]

@@ -100,15 +100,15 @@ def require_exact(outcomes: Sequence[Outcome]) -> None:
     oracle (pooling, copies, argmax), a candidate has no rounding to excuse a difference.
     """
     counted = [outcome for outcome in outcomes if outcome.exact is not None]
-    exact = [each.exact for each in counted if each.exact is not None]
+    exact = [outcome.exact for outcome in counted if outcome.exact is not None]
     common = frozenset.intersection(*exact) if exact else frozenset()
     if not common:
         return
-    for each in counted:
-        each.note(bit_exact_required=True)
-        wrong = [each.inexact[index] for index in sorted(common & each.inexact.keys())]
-        if wrong and each.case.passed:
-            each.note(passed=False, problem=wrong[0][0], counterexamples=wrong[0][1])
+    for outcome in counted:
+        outcome.note(bit_exact_required=True)
+        wrong = [outcome.inexact[index] for index in sorted(common & outcome.inexact.keys())]
+        if wrong and outcome.case.passed:
+            outcome.note(passed=False, problem=wrong[0][0], counterexamples=wrong[0][1])
 
 
 def decide(evidence: Evidence) -> Decision:
@@ -172,9 +172,9 @@ def _only_values_are_wrong(evidence: Evidence) -> bool:
 def _cheats(evidence: Evidence) -> list[str]:
     found = [cheat for outcome in evidence.outcomes for cheat in outcome.cheats]
     found += evidence.cheats
-    found += [str(each) for each in evidence.scan if each.severity == "cheat"]
+    found += [str(finding) for finding in evidence.scan if finding.severity == "cheat"]
     found += [f"{name} was replaced" for name in evidence.observations.all("patched")]
-    if any(each.other_card for each in evidence.observations.seen):
+    if any(observed.other_card for observed in evidence.observations.seen):
         found.append("it also works on another GPU, which the baselines do not")
     if nothing := _nothing_ran(evidence):
         found.append(nothing)
@@ -275,13 +275,13 @@ def _disclosures(evidence: Evidence) -> list[str]:
     small = [name for name in evidence.observations.names("aten") if _operator(name) in _BESIDE]
     if small and evidence.observations.names("triton_launches"):
         found.append(f"besides its own kernels, it calls {', '.join(sorted(small)[:_SHOWN])}")
-    if any(each.other_stream for each in evidence.observations.seen):
+    if any(observed.other_stream for observed in evidence.observations.seen):
         found.append("it issues work on a stream of its own")
     libraries = _foreign(evidence.observations.all("libraries"))
     if libraries:
         found.append(f"it loads {', '.join(libraries[:_SHOWN])}")
     found += evidence.observations.all("notes")[:_SHOWN]
-    found += [str(each) for each in evidence.scan if each.severity != "cheat"][:_SHOWN]
+    found += [str(finding) for finding in evidence.scan if finding.severity != "cheat"][:_SHOWN]
     if untold := unproven(evidence.power):
         found.append(f"at the given shape {untold}")
     left = [outcome.case for outcome in evidence.outcomes if not outcome.case.counted]

@@ -195,7 +195,8 @@ def build(text: str, name: str, architecture: str) -> Callable[..., Any]:
         return _launch(entry, function, values)
 
     names = [
-        inspect.Parameter(each, inspect.Parameter.POSITIONAL_OR_KEYWORD) for each in entry.inputs
+        inspect.Parameter(input_, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for input_ in entry.inputs
     ]
     call.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
     call.__name__ = entry.entry

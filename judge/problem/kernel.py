@@ -111,7 +111,9 @@ def language_of(module: ast.Module) -> Language:
         elif isinstance(node, ast.Attribute):
             names.add(node.attr)
         elif isinstance(node, ast.FunctionDef):
-            jitted = jitted or any("jit" in ast.unparse(each) for each in node.decorator_list)
+            jitted = jitted or any(
+                "jit" in ast.unparse(decorator) for decorator in node.decorator_list
+            )
     triton = any(within(name, "triton") for name in imported)
     if triton and jitted:
         return Language.TRITON

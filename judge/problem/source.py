@@ -168,7 +168,7 @@ def _constants(module: ast.Module, text: str) -> dict[str, Constant]:
     # A loop's variable counts as assigned as often as it stands there.
     assigned = Counter(name for each in statements for name in names_assigned(each))
     loops = (each.target for each in statements if isinstance(each, ast.For))
-    assigned.update(n.id for each in loops for n in ast.walk(each) if isinstance(n, ast.Name))
+    assigned.update(n.id for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Name))
     found: dict[str, Constant] = {}
     for statement in module.body:
         for name, node in _integer_expressions(statement):
@@ -177,7 +177,7 @@ def _constants(module: ast.Module, text: str) -> dict[str, Constant]:
             if value is None or base not in used or assigned[base] != 1:
                 continue
             place = span(starts, node)
-            if any(each.span == place for each in found.values()):
+            if any(constant.span == place for constant in found.values()):
                 continue  # `N = M = 4` is one constant
             found[name] = Constant(name, value, place, base in structural)
     return found
@@ -191,8 +191,8 @@ def _integer_expressions(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
     if len(targets) > 1:  # one expression for several names: replacing it changes all of them
         return [(target.id, value) for target in targets if isinstance(target, ast.Name)]
     match targets[0], value:
-        case ast.Name(id=name), (ast.Tuple(elts=elements) | ast.List(elts=elements)):
-            return [(f"{name}[{i}]", each) for i, each in enumerate(elements)]
+        case [ast.Name(id=name), (ast.Tuple(elts=elements) | ast.List(elts=elements))]:
+            return [(f"{name}[{i}]", element) for i, element in enumerate(elements)]
     return named_values(targets[0], value)
 
 

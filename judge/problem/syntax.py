@@ -154,9 +154,9 @@ def assignment(statement: ast.AST) -> tuple[list[ast.expr], ast.expr] | None:
 def named_values(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
     """What each name of a target is given: two pairs of `a, b = 1, 2`."""
     match target, value:
-        case ast.Name(id=name), _:
+        case [ast.Name(id=name), _]:
             return [(name, value)]
-        case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
+        case [ast.Tuple(elts=names), ast.Tuple(elts=values)] if len(names) == len(values):
             pairs = zip(names, values, strict=True)
             return [(each.id, node) for each, node in pairs if isinstance(each, ast.Name)]
     return []

@@ -94,14 +94,14 @@ def propose(
     limit = limit_elements
     while len(found) < reduced:
         values = sizes.shrink(limit)
-        if values and not any(each.constants == values for each in found):
+        if values and not any(variant.constants == values for variant in found):
             found.append(Variant(values, "reduced"))
         if limit <= _FEWEST_ELEMENTS:
             break
         limit = max(limit // _STEP, _FEWEST_ELEMENTS)
     # The secret seed decides; random() is enough, an attacker never sees the generator's output.
     generator = random.Random(seed)  # noqa: S311
-    seen = [dict(each.constants) for each in found] + [{}]
+    seen = [dict(variant.constants) for variant in found] + [{}]
     new: list[Variant] = []
     for kind in itertools.islice(itertools.cycle(_KINDS), _ATTEMPTS):
         if len(new) == variants:
@@ -147,12 +147,12 @@ class Sizes:
         self.rules = {
             name: problem.judge.constants.get(name, SizeRule()) for name in problem.constants
         }
-        places = {name: self._place(each) for name, each in problem.constants.items()}
+        places = {name: self._place(constant) for name, constant in problem.constants.items()}
         self.places = {name: place for name, place in places.items() if place is not None}
         self.free = [
             name
-            for name, each in problem.constants.items()
-            if each.value > 0 and name in self.places and not self.rules[name].fixed
+            for name, constant in problem.constants.items()
+            if constant.value > 0 and name in self.places and not self.rules[name].fixed
         ]
         self.large = [name for name in self.free if problem.constants[name].value > SMALL]
         self.base = self.shrink(max(limit // 4, 1))

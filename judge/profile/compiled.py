@@ -40,7 +40,7 @@ def triton_facts(launched: list[Any], notes: list[str]) -> list[StaticFacts]:
 
 def _once(found: list[StaticFacts]) -> list[StaticFacts]:
     """Drop facts of the same code, as of two launches with other constants that do not matter."""
-    return list({each.model_dump_json(): each for each in found}.values())
+    return list({facts.model_dump_json(): facts for facts in found}.values())
 
 
 def library_facts(architecture: str, notes: list[str]) -> list[StaticFacts]:

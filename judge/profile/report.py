@@ -23,7 +23,7 @@ def profile_kernels(launches: Sequence[Launch]) -> tuple[KernelProfile, ...]:
         is the mean weighted by each launch's duration; over the launches that have the metric.
     """
     groups = by_kernel(launches)
-    times = {name: sum(each.values.get(DURATION, 0.0) for each in group)
+    times = {name: sum(launch.values.get(DURATION, 0.0) for launch in group)
              for name, group in groups.items()}  # fmt: skip
     total = sum(times.values())
     order = sorted(groups, key=lambda name: -times[name])

@@ -64,9 +64,9 @@ def _by_opcode() -> Mapping[str, list[OpcodeClass]]:
 def classify(instruction: str) -> OpcodeClass | None:
     """The class of a full opcode such as `LDG.E.128.CONSTANT`; None where it has none."""
     opcode, *modifiers = instruction.split(".")
-    for each in _by_opcode().get(opcode, ()):
-        if not each.modifier or not each.modifier.isdisjoint(modifiers):
-            return each
+    for class_ in _by_opcode().get(opcode, ()):
+        if not class_.modifier or not class_.modifier.isdisjoint(modifiers):
+            return class_
     return None
 
 

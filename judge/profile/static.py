@@ -46,7 +46,7 @@ def facts_of(
     capability = parse_architecture(architecture).capability
     resources = resources_in(nvcc.resource_listing(code), capability)
     reports = nvcc.resource_usage(code) if code.with_suffix(".log").is_file() else ()
-    reported = {each.function: each for each in reports}
+    reported = {report.function: report for report in reports}
     found = []
     listing = nvcc.disassemble(code)
     # Triton is asked for sm_90 and compiles for sm_90a: only the code shows which.
@@ -111,7 +111,7 @@ def facts_for(
     Of several of one name (template instances, autotuned variants) the one with as many registers
     as the launch had; None if that does not leave exactly one.
     """
-    named = [each for each in static if each.name == kernel_name(printed)]
+    named = [facts for facts in static if facts.name == kernel_name(printed)]
     if len(named) > 1 and registers is not None:
-        named = [each for each in named if each.registers == registers]
+        named = [facts for facts in named if facts.registers == registers]
     return named[0] if len(named) == 1 else None

@@ -30,7 +30,7 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
         folder,
     )
     inputs = problem.inputs(spec.seed)
-    tensors = {each.name: tensor for each, tensor in problem.tensors()}
+    tensors = {parameter.name: tensor for parameter, tensor in problem.tensors()}
     described = problem.described()
     command = described.kernel(
         [problem.input_spec(value, i).name for i, value in enumerate(inputs)],

@@ -49,7 +49,7 @@ def carried(called: Any, model: Any, inputs: list[Any]) -> list[str]:
 
 def _outputs(model: Any, inputs: list[Any]) -> list[Any]:
     seed_everything(_SEED)
-    given = [each.clone() if isinstance(each, torch.Tensor) else each for each in inputs]
+    given = [input_.clone() if isinstance(input_, torch.Tensor) else input_ for input_ in inputs]
     return [each.clone() for each in flatten(model(*given))]
 
 

@@ -57,8 +57,8 @@ def export(command: ExportGraph, folder: Path) -> Graph:
         with mock.patch.object(torch.nn.Module, "_apply", apply_to_fakes):
             move(model, None, dtype)
         inputs = tuple(
-            cast(each, dtype).contiguous() if isinstance(each, torch.Tensor) else each
-            for each in inputs
+            cast(input_, dtype).contiguous() if isinstance(input_, torch.Tensor) else input_
+            for input_ in inputs
         )
     try:
         with (
@@ -101,7 +101,7 @@ def _stays(target: Any) -> bool:
         return False  # a region of other settings, or an operator that PyTorch does not define
     if target._schema.is_mutable or torch.Tag.maybe_aliasing_or_mutating in target.tags:
         return False
-    aliases = any(each.alias_info is not None for each in target._schema.arguments)
+    aliases = any(argument.alias_info is not None for argument in target._schema.arguments)
     registered = torch._C._dispatch_has_kernel_for_dispatch_key
     if registered(target.name(), DispatchKey.CompositeImplicitAutograd):
         return not aliases
@@ -147,7 +147,7 @@ def _described(program: Any) -> Graph:
             name = _operator(node.target)
             if not name.startswith(_CHECKS):
                 kwargs = {key: _value(value) for key, value in node.kwargs.items()}
-                args = [_value(each) for each in node.args]
+                args = [_value(arg) for arg in node.args]
                 nodes.append(_node(node, name, args, kwargs=kwargs))
         else:
             raise TypeError(f"a {node.op} has no place in a graph of operators")
@@ -181,7 +181,7 @@ def _node(node: Any, op: str, args: list[Any], **more: Any) -> GraphNode:
 
 def _tensors(value: Any) -> Iterator[GraphTensor]:
     if isinstance(value, torch.Tensor):
-        shape = [int(each) for each in value.shape]
+        shape = [int(size) for size in value.shape]
         yield GraphTensor(shape=shape, dtype=dtype_name(value.dtype))
     elif isinstance(value, list | tuple):
         for each in value:

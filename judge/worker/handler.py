@@ -189,7 +189,7 @@ class Handler:
             raise NotReadyError(f"there is no input set {highest}")
         ms = timer.time(
             run,
-            [self._arguments(each) for each in command.sets],
+            [self._arguments(set_) for set_ in command.sets],
             command.order,
             command.method,
             hold_cycles=command.hold_cycles,
@@ -205,7 +205,7 @@ class Handler:
         kernel = command.kernel
         self._prepare(kernel.device, kernel.precision)
         self._forget()
-        sets = [self._arguments(each) for each in command.sets]
+        sets = [self._arguments(set_) for set_ in command.sets]
         task = Task(command, self._tensors(kernel), sets, self._the_timer(), self._wait)
         return self._bench.run(task)
 
@@ -243,7 +243,7 @@ class Handler:
 
     def _tensors(self, command: m.LoadKernel) -> dict[str, Any]:
         given = zip(command.parameters, command.buffers, strict=True)
-        return {each.name: self._buffers[buffer] for each, buffer in given}
+        return {parameter.name: self._buffers[buffer] for parameter, buffer in given}
 
     def _arguments(self, given: Sequence[m.Argument]) -> list[Any]:
         return [

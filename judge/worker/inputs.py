@@ -168,7 +168,7 @@ def _scale(tensor: Any, random: Any) -> None:
 
 def _part(tensor: Any, random: Any) -> None:
     """Add a power of two of either sign to each element of the first dimension."""
-    shape = [each if dim == 0 else 1 for dim, each in enumerate(tensor.shape)]
+    shape = [size if dim == 0 else 1 for dim, size in enumerate(tensor.shape)]
     drawn = torch.randint(2 * _MEANS, shape, generator=random, device=tensor.device)
     mean = torch.exp2((drawn // 2).to(tensor.dtype)) * (_SHIFT / 2.0 ** (_MEANS - 1))
     tensor.add_(torch.where(drawn % 2 == 0, mean, -mean))

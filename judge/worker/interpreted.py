@@ -51,7 +51,7 @@ class _Moves(TorchDispatchMode):  # type: ignore[misc]
                 memory.know(result)
             return result
         touched = memory.of(tree_leaves((args, kwargs)))
-        aliases = [each.alias_info for each in func._schema.returns]
+        aliases = [value.alias_info for value in func._schema.returns]
         if not touched or any(alias is not None and not alias.is_write for alias in aliases):
             return func(*args, **kwargs)
         if not _MOVES.match(name):
@@ -164,7 +164,7 @@ class Watch:
     def hidden(self, inputs: Sequence[Any]) -> Iterator[KernelMemory]:
         """Hide the inputs from the host meanwhile: floating-point ones, or where none is, all."""
         memory = KernelMemory()
-        given = [each for each in inputs if isinstance(each, torch.Tensor)]
+        given = [input_ for input_ in inputs if isinstance(input_, torch.Tensor)]
         real = [each for each in given if each.is_floating_point() or each.is_complex()]
         for each in given:
             memory.know(each, given=True)

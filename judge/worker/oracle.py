@@ -102,9 +102,9 @@ class Oracle:
         if len(starts) > 1:  # the first slice has `step` rows
             described = [
                 m.TensorSpec(
-                    shape=(each.shape[0] // step * rows, *each.shape[1:]), dtype=each.dtype
+                    shape=(spec.shape[0] // step * rows, *spec.shape[1:]), dtype=spec.dtype
                 )
-                for each in described
+                for spec in described
             ]
         return self._answer(described, len(starts))
 
@@ -164,7 +164,9 @@ class Oracle:
     def _find_carried(self, called: Any, precision: Precision, inputs: list[Any]) -> list[str]:
         dtype = getattr(torch, precision)
         with default_dtype(dtype), self._problem.device, torch.no_grad():
-            return carried(called, self._model(precision), [cast(each, dtype) for each in inputs])
+            return carried(
+                called, self._model(precision), [cast(input_, dtype) for input_ in inputs]
+            )
 
     def _model(self, precision: Precision) -> Any:
         if precision not in self._models:
@@ -192,7 +194,7 @@ class Oracle:
         if self._problem.device.type != "cuda":
             return 1
         elements: int = sum(
-            each.numel() for each in (*inputs, *targets) if isinstance(each, torch.Tensor)
+            input_.numel() for input_ in (*inputs, *targets) if isinstance(input_, torch.Tensor)
         )
         free = int(torch.cuda.mem_get_info(self._problem.device)[0])
         return max(1, math.ceil(8 * elements * (1 + _TEMPORARIES) / (free * _MEMORY_FRACTION)))

@@ -193,7 +193,7 @@ def _part_constants(model: Any, seed: int) -> list[str]:
     for prefix, module in model.named_modules():
         if type(module).__module__.startswith("torch.nn."):
             buffers = module.named_buffers(prefix, recurse=False)
-            learned += [each for each in buffers if each[0].endswith(_STATISTICS)]
+            learned += [buffer for buffer in buffers if buffer[0].endswith(_STATISTICS)]
     redrawn = []
     for number, (name, each) in enumerate(learned):
         if isinstance(each, FakeTensor):  # where kernels are only compiled

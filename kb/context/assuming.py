@@ -97,7 +97,9 @@ def drop_precision(function: ast.FunctionDef) -> None:
     """Remove `input_precision` from products: 16-bit operands ignore it."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.dot":
-            node.keywords = [each for each in node.keywords if each.arg != "input_precision"]
+            node.keywords = [
+                keyword for keyword in node.keywords if keyword.arg != "input_precision"
+            ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Try(self, node: ast.Try) -> Any:
         self.generic_visit(node)
-        caught = [ast.unparse(each.type) for each in node.handlers if each.type is not None]
+        caught = [
+            ast.unparse(handler.type) for handler in node.handlers if handler.type is not None
+        ]
         # A view of what is contiguous is always possible.
         return node.body if self._assumed.contiguous and caught == ["RuntimeError"] else node
 
@@ -195,8 +199,8 @@ def _is_row_rest(node: ast.expr, sizes: set[str]) -> bool:
     """`n * 2 % 16`: what a row of the result has beyond whole units."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mod):
         return False
-    names = {each.id for each in ast.walk(node.left) if isinstance(each, ast.Name)}
-    calls = any(isinstance(each, ast.Call) for each in ast.walk(node.left))
+    names = {child.id for child in ast.walk(node.left) if isinstance(child, ast.Name)}
+    calls = any(isinstance(child, ast.Call) for child in ast.walk(node.left))
     return _number(node.right) == _TMA_BYTES and bool(names) and names <= sizes and not calls
 
 
@@ -218,7 +222,7 @@ def _lengths(target: ast.expr, value: ast.expr) -> set[str]:
     if not isinstance(of_shape, ast.Attribute) or of_shape.attr != "shape":
         return set()
     names = target.elts if isinstance(target, ast.Tuple) else [target]
-    return {each.id for each in names if isinstance(each, ast.Name)}
+    return {name.id for name in names if isinstance(name, ast.Name)}
 
 
 def _counts(function: ast.FunctionDef) -> Counter[str]:
@@ -258,10 +262,10 @@ def _pairs(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]] | None:
         return None
     written: set[str] = set()
     for target, value in pairs:
-        read = {each.id for each in ast.walk(value) if isinstance(each, ast.Name)}
+        read = {child.id for child in ast.walk(value) if isinstance(child, ast.Name)}
         if read & written:
             return None  # a swap
-        written |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+        written |= {child.id for child in ast.walk(target) if isinstance(child, ast.Name)}
     return pairs
 
 

@@ -158,12 +158,16 @@ class _Composer:
         first = candidates is self._selection.kernels
         production = self._selection.production if first else []
         found = [code_example(generation, row) for row in production]
-        found += [kernel_example(generation, each, self._request.gpu) for each in candidates]
+        found += [
+            kernel_example(generation, candidate, self._request.gpu) for candidate in candidates
+        ]
         if first:
             matched = [row for row in self._selection.code if row not in production]
             found += [code_example(generation, row) for row in matched]
         return [
-            each for each in found if each.id and self._exclude.isdisjoint({each.id, *each.chunks})
+            example
+            for example in found
+            if example.id and self._exclude.isdisjoint({example.id, *example.chunks})
         ]
 
     def _footer(self, shown: int, given: list[str], named: Example | None = None) -> str:
@@ -199,9 +203,9 @@ class _Composer:
         seen: set[str] = set()
         entries = [choice.technique.sources for choice in self._selection.techniques]
         entries += [
-            self._generation.kernels[each.slug].entry.sources
-            for each in self._examples[:1]
-            if each.slug is not None
+            self._generation.kernels[example.slug].entry.sources
+            for example in self._examples[:1]
+            if example.slug is not None
         ]
         for sources in entries:
             for source in sources:
@@ -232,7 +236,7 @@ class _Composer:
         if not self._selection.facts:
             return list(records)
         entries = self._entries
-        ops = {entries[each.slug].op for each in self._selection.kernels}
+        ops = {entries[kernel.slug].op for kernel in self._selection.kernels}
         plain = [record for record in records if record.baseline in entries]
         return [record for record in plain if entries[record.baseline].op in ops]
 
@@ -246,18 +250,18 @@ class _Composer:
         """
         sections = short_sections(self._generation, slug, self._exclude)
         if not code:
-            sections = [replace(each, blocks=_prose(each.blocks)) for each in sections]
-        wanted = sum(budget.measure(block) for each in sections for block in each.blocks)
+            sections = [replace(section, blocks=_prose(section.blocks)) for section in sections]
+        wanted = sum(budget.measure(block) for section in sections for block in section.blocks)
         if long:
             matched = self._selection.sections.get(slug, [])
             language = self._selection.language
-            shown = {each.position for each in sections}
+            shown = {section.position for section in sections}
             rest = technique_sections(self._generation, slug, matched, language, self._exclude)
-            sections += [each for each in rest if each.position not in shown]
+            sections += [section for section in rest if section.position not in shown]
         enough = _USEFUL * (3 if budget.measure is len else 1)
         if self._selection.facts:
             # What to look at without what to do about it is of no use.
-            enough = sum(budget.measure(b) for each in sections for b in _prose(each.blocks))
+            enough = sum(budget.measure(b) for section in sections for b in _prose(section.blocks))
         for head in (self._head(slug), self._head(slug, short=True)):
             part = pack_sections(head, sections, budget)
             if part is None or part == head:
@@ -377,11 +381,11 @@ class _Composer:
         heads += [
             self._head(choice.technique.slug, short=True) for choice in self._selection.techniques
         ]
-        heads += [f"## Example: {each.title}\n{each.path}" for each in self._examples]
+        heads += [f"## Example: {example.title}\n{example.path}" for example in self._examples]
         kept = ""
         for line in (heads or [_NOTHING])[0].splitlines():
             above = f"{kept}\n" if kept else ""
-            whole = self._budget.longest(above + each for each in prose_prefixes(line))
+            whole = self._budget.longest(above + prefix for prefix in prose_prefixes(line))
             kept = whole or kept
             if whole != above + line:
                 break

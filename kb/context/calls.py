@@ -28,8 +28,8 @@ def names_of(statement: ast.stmt) -> list[str]:
 
 def declared_tunables(module: ast.Module) -> dict[str, list[Any]]:
     """Return `TUNABLES` of a kernel file: parameter → values; empty where it cannot be read."""
-    for each in module.body:
-        match each:
+    for statement in module.body:
+        match statement:
             case (
                 ast.Assign(targets=[ast.Name(id="TUNABLES")], value=value)
                 | ast.AnnAssign(target=ast.Name(id="TUNABLES"), value=ast.expr() as value)
@@ -60,13 +60,13 @@ class Uses:
 def uses_in(node: ast.AST) -> Uses:
     """Collect names and calls in one walk of the tree, which is the slow part."""
     found = Uses(Counter(), {})
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name):
-            found.names[each.id] += 1
-        elif isinstance(each, ast.Call):
-            target = each.func.value if isinstance(each.func, ast.Subscript) else each.func
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name):
+            found.names[child.id] += 1
+        elif isinstance(child, ast.Call):
+            target = child.func.value if isinstance(child.func, ast.Subscript) else child.func
             if isinstance(target, ast.Name):
-                found.calls.setdefault(target.id, []).append(each)
+                found.calls.setdefault(target.id, []).append(child)
     return found
 
 
@@ -77,7 +77,7 @@ def argument_given(
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
-    if any(isinstance(each, ast.Starred) for each in call.args[: place + 1]):
+    if any(isinstance(arg, ast.Starred) for arg in call.args[: place + 1]):
         return None
     if place < len(call.args):
         return call.args[place]
@@ -126,4 +126,4 @@ def read_names(body: list[ast.stmt]) -> set[str]:
 
 def has_call(node: ast.expr) -> bool:
     """Whether evaluating an expression calls something or unpacks a sequence."""
-    return any(isinstance(each, ast.Call | ast.Starred) for each in ast.walk(node))
+    return any(isinstance(child, ast.Call | ast.Starred) for child in ast.walk(node))

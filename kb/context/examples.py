@@ -214,9 +214,9 @@ def production_rows(
         kernels = [generation.kernels[each].entry for each in shipped]
         best = max(
             (
-                traits.fit(each.language, lineage(each.op), each.dtypes)
-                for each in kernels
-                if technique.slug in each.techniques
+                traits.fit(kernel.language, lineage(kernel.op), kernel.dtypes)
+                for kernel in kernels
+                if technique.slug in kernel.techniques
             ),
             default=-1,
         )

@@ -29,7 +29,7 @@ def is_identity(node: ast.stmt) -> bool:
     """Whether a function returns its first argument unchanged."""
     if not isinstance(node, ast.FunctionDef) or not node.args.args:
         return False
-    body = [each for each in node.body if not is_docstring(each)]
+    body = [statement for statement in node.body if not is_docstring(statement)]
     return (
         len(body) == 1
         and isinstance(body[0], ast.Return)
@@ -253,7 +253,7 @@ class _Folder(ast.NodeTransformer):
             and isinstance(generator.target, ast.Name)
             and isinstance(node.elt, ast.Name)
             and node.elt.id == generator.target.id
-            and all(_value(each) is None for each in source.elts)
+            and all(_value(element) is None for element in source.elts)
             and any(isinstance(test, ast.Compare) for test in generator.ifs)
         )
         # `[each for each in (None, None) if each is not None]`
@@ -280,6 +280,6 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Tuple | ast.List):
-        values = [_value(each) for each in node.elts]
+        values = [_value(element) for element in node.elts]
         return _NOTHING if _NOTHING in values else tuple(values)
     return _NOTHING

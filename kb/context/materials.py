@@ -130,10 +130,10 @@ def short_sections(generation: Generation, slug: str, exclude: frozenset[str]) -
     """The section *In short*; for an entry without it, *What it is*."""
     sections = technique_sections(generation, slug, [], None, exclude)
     for wanted in (IN_SHORT, _WHAT_IT_IS):
-        found = [each for each in sections if each.heading == f"## {wanted}"]
+        found = [section for section in sections if section.heading == f"## {wanted}"]
         if found:
             # The technique's own heading stands above it.
-            return [Section("", each.blocks, each.position) for each in found]
+            return [Section("", section.blocks, section.position) for section in found]
     return sections[:1]
 
 

@@ -28,7 +28,7 @@ def pack_sections(head: str, sections: list[Section], budget: Budget) -> str | N
         blocks = _fitting(section, left.less(heading + _GAP) if heading else left)
         if not blocks:
             continue
-        left = left.less(*(_GAP + each for each in (heading, *blocks) if each))
+        left = left.less(*(_GAP + block for block in (heading, *blocks) if block))
         taken.setdefault(section.position, (heading, []))[1].extend(blocks)
     parts = [head]
     for position in sorted(taken):

@@ -54,7 +54,7 @@ class Printer:
     def _statement(self, node: ast.stmt, level: int) -> list[str]:
         above = self._above(node, level)
         if isinstance(node, ast.FunctionDef):
-            head = [f"@{ast.unparse(each)}" for each in node.decorator_list]
+            head = [f"@{ast.unparse(decorator)}" for decorator in node.decorator_list]
             shell = self._head(node, level)
             return [*above, *_placed([*head, *shell], level), *self._block(node.body, level + 1)]
         if isinstance(node, ast.If | ast.For | ast.While | ast.With):

@@ -103,7 +103,9 @@ def advise(  # noqa: PLR0917 (as a request has them)
     loop = _for_loop(analysis, kernels)
     if loop is not None:
         return Advice(facts, _techniques(analysis, card, generation), [loop], first[:1])
-    if all(is_slower(kernels[each.slug], gpu) and _START in each.note for each in first):
+    if all(
+        is_slower(kernels[candidate.slug], gpu) and _START in candidate.note for candidate in first
+    ):
         facts.append(_none_to_follow(kernels, family.ops, family.name, gpu))
     others = _others(analysis, heaviest, kernels, gpu)
     return Advice(facts, _techniques(analysis, card, generation), first, others)
@@ -236,7 +238,7 @@ def _options(
     for name in family.usual:
         value = step.main.facts.get(name)
         lengths = value if isinstance(value, list | tuple) else [value]
-        if value is not None and all(each == 1 for each in lengths):
+        if value is not None and all(length == 1 for length in lengths):
             settled[name] = 1
     return tuple(sorted(settled.items(), key=lambda pair: pair[0])), lacking
 
@@ -246,10 +248,10 @@ def _assumed(analysis: Analysis, step: Step, kernel: Kernel, *, on_gpu: bool) ->
     work along the same."""
     main = step.main
     along = {_along_last(each.main) for each in analysis.steps if each.family is step.family}
-    shapes = [each.shape for each in (*main.inputs, *main.outputs)]
+    shapes = [input_.shape for input_ in (*main.inputs, *main.outputs)]
     sized = all(shape is not None and all(shape) for shape in shapes)
-    sizes = {DTYPE_BYTES.get(each.dtype) for each in main.inputs}
-    same = len(sizes) == 1 and len({each.dtype for each in main.inputs}) == 1
+    sizes = {DTYPE_BYTES.get(input_.dtype) for input_ in main.inputs}
+    same = len(sizes) == 1 and len({input_.dtype for input_ in main.inputs}) == 1
     itemsize = sizes.pop() if same else None
     turned = _turned(main, itemsize) if sized and itemsize and kernel.op in _TWO_OPERANDS else ()
     given = ("bias",) if turned and len(main.inputs) > len(turned) else ()
@@ -276,7 +278,7 @@ def _turned(main: Operator, itemsize: int) -> tuple[bool, ...]:
     """For the operands of a product whether they lie turned round; empty if that is not known."""
     if main.name not in _PRODUCTS or not all(map(_contiguous, main.inputs)):
         return ()
-    rows = [each.shape[-1] for each in (*main.inputs, *main.outputs) if each.shape]
+    rows = [input_.shape[-1] for input_ in (*main.inputs, *main.outputs) if input_.shape]
     if any(length is None or length * itemsize % 16 for length in rows):
         return ()
     return False, main.name == "linear"
@@ -285,7 +287,7 @@ def _turned(main: Operator, itemsize: int) -> tuple[bool, ...]:
 def _contiguous(tensor: Tensor) -> bool:
     """Whether a tensor is no view: given to the module, or as an operator made it."""
     if tensor.made_by is not None:
-        return any(tensor is each for each in tensor.made_by.outputs)
+        return any(tensor is output for output in tensor.made_by.outputs)
     return tensor.origin in {"input", "parameter"}
 
 

@@ -39,20 +39,20 @@ def result_lines(slugs: Sequence[str], generation: Generation, gpu: str | None) 
     """
     kernels = generation.kernels
     known = [kernels[slug] for slug in dict.fromkeys(slugs) if records_on(kernels[slug].entry, gpu)]
-    best = [each for each in known if not is_slower(each.entry, gpu)][:_BEST]
+    best = [record for record in known if not is_slower(record.entry, gpu)][:_BEST]
     if not best:
         return []
     card = records_on(best[0].entry, gpu)[0].gpu
-    far = [records_on(each.entry, gpu)[0].floor_fraction or 1.0 for each in best]
+    far = [records_on(record.entry, gpu)[0].floor_fraction or 1.0 for record in best]
     far_told = f". Below {_FAR:.0%}, look for another design" if min(far) < _FAR else ""
     told_share = f"share of the floor at measured rates{far_told}"
     lines = [f"Measured on {card} ({told_share}), the nearest first:"]
-    for place, each in enumerate(best):
-        lines.append(f"- {_reached(each, gpu, card)}")
+    for place, record in enumerate(best):
+        lines.append(f"- {_reached(record, gpu, card)}")
         if place < _QUOTED:
-            lines += [f"  {sentence}" for sentence in _figures(generation, each.entry.slug)]
+            lines += [f"  {sentence}" for sentence in _figures(generation, record.entry.slug)]
     lost = sorted(
-        (each.entry for each in known if is_slower(each.entry, gpu)),
+        (record.entry for record in known if is_slower(record.entry, gpu)),
         key=lambda kernel: (-merit(kernel, gpu), kernel.slug),
     )
     told: dict[str, str] = {}
@@ -95,7 +95,7 @@ def _reached(record: KernelRecord, gpu: str | None, card: str) -> str:
     first = records[0]
     share = f" ({first.floor_fraction:.0%})" if first.floor_fraction is not None else ""
     there = f" on {first.gpu}" if first.gpu != card else ""
-    rivals = "".join(f", {each.baseline} {each.baseline_ms:.4g}" for each in _rivals(records))
+    rivals = "".join(f", {rival.baseline} {rival.baseline_ms:.4g}" for rival in _rivals(records))
     set_to, axes = settings(record.code), axes_of(record.code)
     shows = f" ({', '.join(kernel.techniques)})" if kernel.techniques else ""
     size = f"{first.shape} = {axes}," if axes else first.shape
@@ -107,7 +107,9 @@ def _reached(record: KernelRecord, gpu: str | None, card: str) -> str:
 
 def _rivals(records: Sequence[Verified]) -> list[Verified]:
     first = records[0]
-    same = [each for each in records if (each.shape, each.dtype) == (first.shape, first.dtype)]
+    same = [
+        record for record in records if (record.shape, record.dtype) == (first.shape, first.dtype)
+    ]
     return sorted((e for e in same if e.baseline in BASELINES), key=lambda each: each.baseline)
 
 
@@ -128,7 +130,9 @@ def _improved(
             if record.baseline == kernel.derived_from and record.speedup > 1 / _LEVEL:
                 plain = generation.kernels.get(record.baseline)
                 had = plain.entry.techniques if plain is not None else ()
-                added = ", ".join(each for each in kernel.techniques if each not in had)
+                added = ", ".join(
+                    technique for technique in kernel.techniques if technique not in had
+                )
                 yield (
                     record.baseline,
                     f"{record.baseline} {record.baseline_ms:.4g} ms where {kernel.slug} takes "

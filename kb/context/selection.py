@@ -90,7 +90,7 @@ class Selection:
 def plain_forms(selection: Selection, generation: Generation) -> dict[str, str]:
     """Return the slugs of kernels that a better one of the selection improves on, with its slug."""
     found: dict[str, str] = {}
-    slugs = [each.slug for each in selection.kernels]
+    slugs = [kernel.slug for kernel in selection.kernels]
     for place, slug in enumerate(slugs):
         entry = generation.kernels[slug].entry
         while entry.derived_from is not None and entry.derived_from in generation.kernels:
@@ -148,7 +148,7 @@ def select(
     choices = [c for c in choices if c.score >= _NOISE * choices[0].score][:MAX_TECHNIQUES]
     chosen = [choice.technique for choice in choices]
     examples = examples_for(chosen, kernels, generation, request, asked)
-    slugs = [each.slug for each in examples.kernels]
+    slugs = [kernel.slug for kernel in examples.kernels]
     return Selection(
         techniques=choices,
         kernels=examples.kernels,
@@ -205,15 +205,15 @@ def _select_problem(
             score *= _ALREADY_USED
             reasons.append("the kernel already uses it")
         if score > 0 and reasons:
-            shown = "; ".join(each.rstrip(".") for each in reasons)
+            shown = "; ".join(reason.rstrip(".") for reason in reasons)
             choices.append(Choice(entry, round(min(score / 2, 1.0), 4), shown))
     choices.sort(key=lambda choice: (-choice.score, choice.technique.slug))
-    kernels = [each for each in advice.first if each.slug not in request.exclude]
-    results = result_lines([each.slug for each in kernels], generation, request.gpu)
+    kernels = [candidate for candidate in advice.first if candidate.slug not in request.exclude]
+    results = result_lines([candidate.slug for candidate in kernels], generation, request.gpu)
     return Selection(
         techniques=choices[:MAX_TECHNIQUES],
         kernels=kernels,
-        others=[each for each in advice.others if each.slug not in request.exclude],
+        others=[other for other in advice.others if other.slug not in request.exclude],
         facts=[*advice.facts, *_understood(profile)],
         results=results,
         language=request.language,

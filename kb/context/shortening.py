@@ -137,7 +137,7 @@ class _File:
             elif self._is_hook(name, default):
                 bindings[name] = default
         for name, value in options.items():
-            if name not in bindings and any(each.arg == name for each in arguments.args):
+            if name not in bindings and any(arg.arg == name for arg in arguments.args):
                 bindings[name] = ast.Constant(value)
         if bindings:
             self._functions[ENTRY] = fold(entry, bindings, self._identities)
@@ -184,7 +184,7 @@ class _File:
             if name == ENTRY or name not in reached or name in self._identities:
                 continue
             callers = [self._functions[other] for other in reached if other in self._functions]
-            calls = [call for each in callers for call in self._uses(each).calls.get(name, ())]
+            calls = [call for caller in callers for call in self._uses(caller).calls.get(name, ())]
             if calls and not self._passed_on(name, reached):
                 yield name, self._functions[name], calls
 
@@ -233,7 +233,9 @@ class _File:
             trimmed = copied(function)
             jit = bool(trimmed.decorator_list)
             docstring = trimmed.body[0] if name == ENTRY and is_docstring(trimmed.body[0]) else None
-            trimmed.body = [each for each in trimmed.body if not is_docstring(each)] or trimmed.body
+            trimmed.body = [
+                statement for statement in trimmed.body if not is_docstring(statement)
+            ] or trimmed.body
             if not jit:
                 trimmed.body = _without_checks(trimmed.body)
                 trimmed.returns = None

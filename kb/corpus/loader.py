@@ -175,8 +175,8 @@ def _at(file: TechniqueFile | KernelFile, key: str, problem: str) -> EntryError:
 def _check_references(
     techniques: tuple[TechniqueFile, ...], kernels: tuple[KernelFile, ...]
 ) -> None:
-    known_kernels = {each.entry.slug: each.entry for each in kernels}
-    known_techniques = {each.entry.slug for each in techniques}
+    known_kernels = {file.entry.slug: file.entry for file in kernels}
+    known_techniques = {file.entry.slug for file in techniques}
     known_techniques.update(slug for slugs in taxonomy().values() for slug in slugs)
     for technique in techniques:
         mine = technique.entry.slug

@@ -43,7 +43,9 @@ def own_records(technique: Technique, kernels: Mapping[str, Kernel]) -> list[Ver
 
 def is_slow(kernel: Kernel) -> bool:
     """Whether the kernel was measured at less than 0.6 of PyTorch's speed."""
-    return any(each.baseline in BASELINES and each.speedup < _SLOW for each in kernel.verified)
+    return any(
+        verified.baseline in BASELINES and verified.speedup < _SLOW for verified in kernel.verified
+    )
 
 
 def technique_line(
@@ -53,7 +55,7 @@ def technique_line(
     own = own_records(technique, kernels)
     if own:
         return measured_line(own, brief=brief)
-    if any(kernels[each].verified for each in technique.examples if each in kernels):
+    if any(kernels[example].verified for example in technique.examples if example in kernels):
         return "not measured alone: its kernels combine it with others; see their figures"
     return NOT_MEASURED
 
@@ -62,9 +64,9 @@ def ranked_records(kernel: Kernel, kernels: Mapping[str, Kernel]) -> list[Verifi
     """A kernel's records by card: the fastest of PyTorch's forms first, a plain version that is a
     straw man last."""
     lead: dict[str, float] = {}
-    for each in kernel.verified:
-        if each.baseline in BASELINES:
-            lead[each.gpu] = min(lead.get(each.gpu, each.speedup), each.speedup)
+    for verified in kernel.verified:
+        if verified.baseline in BASELINES:
+            lead[verified.gpu] = min(lead.get(verified.gpu, verified.speedup), verified.speedup)
     # Where a card knows a faster rival, such as a vendor's library, its records come first.
     cards = sorted(dict.fromkeys(r.gpu for r in kernel.verified), key=lambda c: lead.get(c, inf))
 
@@ -102,13 +104,14 @@ def measured_line(records: Sequence[Verified], *, brief: bool = False) -> str:
         return NOT_MEASURED
     first = records[0]
     shown = [record for record in records if record.gpu == first.gpu][:_SHOWN]
-    gains = ", ".join(f"{each.speedup:.2f}x over {each.baseline}" for each in shown)
+    gains = ", ".join(f"{verified.speedup:.2f}x over {verified.baseline}" for verified in shown)
     if brief:
         return f"measured on {first.gpu}: {gains}"
     head = f"measured on {first.gpu}, {first.date}"
-    if len({(each.shape, each.dtype) for each in shown}) == 1:
+    if len({(verified.shape, verified.dtype) for verified in shown}) == 1:
         return f"{head}, {first.shape} {first.dtype}: {gains}"
     gains = ", ".join(
-        f"{each.speedup:.2f}x over {each.baseline} ({each.shape} {each.dtype})" for each in shown
+        f"{verified.speedup:.2f}x over {verified.baseline} ({verified.shape} {verified.dtype})"
+        for verified in shown
     )
     return f"{head}: {gains}"

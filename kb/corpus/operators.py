@@ -43,17 +43,23 @@ def operators_asked(text: str, *, symbol: bool = False) -> tuple[str, ...]:
         Names of `kb/data/operators.yaml`, in its order; of one family, the closest kind first.
     """
     table, said = _vocabulary(), encoded(_said(text))
-    named = {op for op, each in table.items() if each.names and each.names.search(said)}
+    named = {op for op, operator in table.items() if operator.names and operator.names.search(said)}
     if symbol and not named:
-        named = {op for op, each in table.items() if each.general and each.general.search(said)}
-    for op, each in table.items():  # parents stand before their kinds
-        beside = each.parent is not None and any(is_kind(other, each.parent) for other in named)
-        if beside and each.within is not None and each.within.search(said):
+        named = {
+            op
+            for op, operator in table.items()
+            if operator.general and operator.general.search(said)
+        }
+    for op, operator in table.items():  # parents stand before their kinds
+        beside = operator.parent is not None and any(
+            is_kind(other, operator.parent) for other in named
+        )
+        if beside and operator.within is not None and operator.within.search(said):
             named.add(op)
     named = _exact(named)
-    for op, each in table.items():
-        own = each.names or each.within or each.general
-        if each.parts and not own and named.issuperset(each.parts):
+    for op, operator in table.items():
+        own = operator.names or operator.within or operator.general
+        if operator.parts and not own and named.issuperset(operator.parts):
             named = _exact({*named, op})
     order = {op: place for place, op in enumerate(table)}
 

@@ -218,7 +218,9 @@ class _Body:
             if match[1] not in self._shared:
                 used.update(_WORD.findall(match[2]))
                 addresses.append((match.start(2), match[2]))
-        addresses += [(each.start(2), each[2]) for each in self._integers if each[1] in used]
+        addresses += [
+            (integer.start(2), integer[2]) for integer in self._integers if integer[1] in used
+        ]
         told: set[str] = set()
         for start, address in addresses:
             for match in _PRODUCT.finditer(address):

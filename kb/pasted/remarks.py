@@ -32,7 +32,7 @@ def remarks_on(text: str) -> Remarks:
     if len(text) > _MOST_CHARS:
         return Remarks()
     found = list(cuda.remarks(text)) if "__global__" in text else list(_python(text))
-    slugs = (each.technique for each in found if each.technique is not None)
+    slugs = (remark.technique for remark in found if remark.technique is not None)
     return Remarks(tuple(_sentences(found)), tuple(dict.fromkeys(slugs)))
 
 

@@ -145,7 +145,7 @@ def _rereads_cuda(text: str) -> Iterator[Reread]:
         pointers = {name: name for name in _POINTER.findall(parameters + ",")}
         for name, value in _DERIVED.findall(body):
             words = set(re.findall(r"\w+", value))
-            root = next((pointers[each] for each in pointers if each in words), None)
+            root = next((pointers[pointer] for pointer in pointers if pointer in words), None)
             if root is not None:
                 pointers[name] = root
         regions = _BARRIER.split(body)

@@ -65,11 +65,14 @@ def read_triton(tree: ast.Module) -> tuple[tuple[IdleLanes, ...], tuple[Reread, 
 
 def is_jit(node: ast.FunctionDef) -> bool:
     """Whether a function is a Triton kernel: `@triton.jit`, `@jit`, or a call of it."""
-    targets = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+    targets = [
+        decorator.func if isinstance(decorator, ast.Call) else decorator
+        for decorator in node.decorator_list
+    ]
     return any(
-        (isinstance(each, ast.Attribute) and each.attr == "jit")
-        or (isinstance(each, ast.Name) and each.id == "jit")
-        for each in targets
+        (isinstance(target, ast.Attribute) and target.attr == "jit")
+        or (isinstance(target, ast.Name) and target.id == "jit")
+        for target in targets
     )
 
 
@@ -158,7 +161,11 @@ def _small_tile(
     kernel = kernels.get(name)
     if kernel is None:
         return
-    given = {each.arg: _integer(each.value, constants) for each in launch.keywords if each.arg}
+    given = {
+        keyword.arg: _integer(keyword.value, constants)
+        for keyword in launch.keywords
+        if keyword.arg
+    }
     warps = given.get("num_warps", _DEFAULT_WARPS)
     extents = {
         ast.unparse(node.args[1]): _integer(node.args[1], given)

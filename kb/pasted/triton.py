@@ -79,11 +79,13 @@ class _Kernel:
         self._changing: dict[ast.stmt, set[str]] = {}
         """Loop → names that can change from one iteration to the next."""
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        settled = {each.arg for each in arguments if "constexpr" in _text(each.annotation)}
-        pointers = {leftmost(each.args[0]) for each in calls(node, _BEFORE_MASK)}
-        self._sized = {each.arg for each in arguments} - settled - pointers
+        settled = {
+            argument.arg for argument in arguments if "constexpr" in _text(argument.annotation)
+        }
+        pointers = {leftmost(call.args[0]) for call in calls(node, _BEFORE_MASK)}
+        self._sized = {argument.arg for argument in arguments} - settled - pointers
         """Arguments that are neither constants nor pointers: lengths of run time among them."""
-        self._asserted = any(called(each) == "static_assert" for each in ast.walk(node))
+        self._asserted = any(called(child) == "static_assert" for child in ast.walk(node))
         self._settled = settled | constants
         self._wide: set[str] = set()
         """Names that hold a value for each element of a tile."""
@@ -119,7 +121,7 @@ class _Kernel:
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
-                terms = {each.id for each in _terms(value) if isinstance(each, ast.Name)}
+                terms = {term.id for term in _terms(value) if isinstance(term, ast.Name)}
                 if loops and isinstance(value, ast.BinOp) and name in self._narrow & terms:
                     yield Remark(statement.lineno, _SUM, None)
                 else:
@@ -143,20 +145,20 @@ class _Kernel:
             if self._is_bounded(value):
                 self._bounded.add(name)
         if called(value) in {"zeros", "full"} and isinstance(value, ast.Call):
-            dtypes = [*value.args[1:], *(each.value for each in value.keywords)]
-            if any(getattr(each, "attr", "") in _NARROW for each in dtypes):
+            dtypes = [*value.args[1:], *(keyword.value for keyword in value.keywords)]
+            if any(getattr(dtype, "attr", "") in _NARROW for dtype in dtypes):
                 self._narrow.add(name)
 
     def _is_wide(self, node: ast.AST) -> bool:
         return bool(self._wide & _names(node)) or any(
-            called(each) == "arange" for each in ast.walk(node)
+            called(child) == "arange" for child in ast.walk(node)
         )
 
     def _is_bounded(self, node: ast.AST) -> bool:
         return bool(self._bounded & _names(node)) or any(
-            (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod))
-            or called(each) in {"minimum", "where", "clamp"}
-            for each in ast.walk(node)
+            (isinstance(child, ast.BinOp) and isinstance(child.op, ast.Mod))
+            or called(child) in {"minimum", "where", "clamp"}
+            for child in ast.walk(node)
         )
 
     def _counts_up(self, node: ast.expr) -> bool:
@@ -183,7 +185,7 @@ class _Kernel:
     def _call(self, call: ast.Call, around: _Around) -> Iterator[Remark]:
         name, loops = called(call), around.loops
         if name in _BEFORE_MASK and call.args:
-            given = {each.arg for each in call.keywords}
+            given = {keyword.arg for keyword in call.keywords}
             pointer, wide = call.args[0], self._is_wide(call.args[0])
             masked = len(call.args) > _BEFORE_MASK[name] or not _CHECKED.isdisjoint(given)
             free = wide and not masked and not self._is_bounded(pointer)
@@ -216,9 +218,9 @@ class _Kernel:
 
     def _apart(self, pointer: ast.expr) -> str | None:
         """By what run-time value the only index of a one-dimensional access is multiplied."""
-        if any(isinstance(each, ast.Subscript) for each in ast.walk(pointer)):
+        if any(isinstance(child, ast.Subscript) for child in ast.walk(pointer)):
             return None  # a tile of several dimensions
-        wide = [each for each in _terms(pointer) if self._is_wide(each)]
+        wide = [term for term in _terms(pointer) if self._is_wide(term)]
         if len(wide) != 1 or not isinstance(wide[0], ast.BinOp):
             return None
         one, two = wide[0].left, wide[0].right
@@ -236,7 +238,7 @@ def _text(node: ast.AST | None) -> str:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
 def _terms(node: ast.expr) -> Iterator[ast.expr]:
@@ -251,18 +253,20 @@ def _terms(node: ast.expr) -> Iterator[ast.expr]:
 
 def _changing(loop: ast.For | ast.While) -> set[str]:
     """Names that can change from one iteration of a loop to the next."""
-    stores = [each for each in ast.walk(loop) if isinstance(each, ast.stmt) and each is not loop]
-    written = {leftmost(each.args[0]) for each in calls(loop, _WRITES)}
+    stores = [
+        child for child in ast.walk(loop) if isinstance(child, ast.stmt) and child is not loop
+    ]
+    written = {leftmost(call.args[0]) for call in calls(loop, _WRITES)}
     edges: list[tuple[set[str], set[str]]] = []
     found = _names(loop.target) if isinstance(loop, ast.For) else set[str]()
-    for each in stores:
-        match each:
+    for store in stores:
+        match store:
             case ast.For(target=target, iter=over):
                 edges.append((_names(target), _names(over)))
             case ast.AugAssign(target=target):
                 found |= _names(target)
             case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
-                names, used = _targets(each), _names(value)
+                names, used = _targets(store), _names(value)
                 again = any(leftmost(n.args[0]) in written for n in calls(value, {"load"}))
                 if again or names & used:
                     found |= names
@@ -288,13 +292,13 @@ def _targets(node: ast.stmt) -> set[str]:
 
 def _holds_loop(node: ast.AST) -> bool:
     """Whether there is a loop within a statement."""
-    inner = (each for each in ast.walk(node) if each is not node)
+    inner = (child for child in ast.walk(node) if child is not node)
     return any(isinstance(each, ast.For | ast.While) for each in inner)
 
 
 def _branches_to_loops(kernel: ast.FunctionDef) -> bool:
     """Whether some of a kernel's loops are in branches, of which one runs."""
-    return any(isinstance(each, ast.If) and _holds_loop(each) for each in ast.walk(kernel))
+    return any(isinstance(child, ast.If) and _holds_loop(child) for child in ast.walk(kernel))
 
 
 def _tiles(tree: ast.Module, kernels: Sequence[ast.FunctionDef]) -> Iterator[Remark]:
@@ -302,8 +306,8 @@ def _tiles(tree: ast.Module, kernels: Sequence[ast.FunctionDef]) -> Iterator[Rem
     lengths = {
         kernel.name: {
             part.id
-            for each in calls(kernel, {"arange"})
-            for part in each.args[1:]
+            for call in calls(kernel, {"arange"})
+            for part in call.args[1:]
             if isinstance(part, ast.Name)
         }
         for kernel in kernels

@@ -95,11 +95,11 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     found.dense_flops = total(step.flops for step in products)
     users = defaultdict[int, list[Operator]](list)
     for op in problem.operators:
-        for number in {each.number for each in op.inputs}:
+        for number in {input_.number for input_ in op.inputs}:
             users[number].append(op)
-    inputs = [each for each in problem.inputs if each.number in users] or problem.inputs
+    inputs = [input_ for input_ in problem.inputs if input_.number in users] or problem.inputs
     ends = [tensor.bytes for tensor in (*inputs, *problem.outputs)]
-    read = [read_by(users[each.number], each) for each in problem.parameters]
+    read = [read_by(users[parameter.number], parameter) for parameter in problem.parameters]
     found.io_bytes = total([*ends, *read])
     found.moved_bytes = total(step.bytes for step in steps)
     return found

@@ -56,7 +56,7 @@ def row_of(step: Step) -> int | None:
 
     None where the step is neither, or where a length is unknown.
     """
-    op = next((each for each in step.operators if each.kind in _ROW_KINDS), step.main)
+    op = next((operator for operator in step.operators if operator.kind in _ROW_KINDS), step.main)
     shape = op.inputs[0].shape if op.inputs else None
     if not shape or step.kind == "attention":
         return None
@@ -86,7 +86,7 @@ def _norm_of(step: Step) -> set[str]:
             known = isinstance(p, int | float)
             return {f"p{p:g}" if p in {1, 2, math.inf} else "other-p"} if known else set()
     names = {op.name for op in step.operators}
-    made = [each.made_by for op in step.operators if op.kind == "reduce" for each in op.inputs]
+    made = [input_.made_by for op in step.operators if op.kind == "reduce" for input_ in op.inputs]
     names |= {op.name for op in made if op is not None}
     if "abs" in names:
         return {"p1"} if "sum" in names else {"mean-abs"} if "mean" in names else set()
@@ -103,7 +103,7 @@ def _of_group(op: Operator, shape: Shape) -> int | None:
 def _of_layer(op: Operator, shape: Shape) -> int | None:
     given = op.facts.get("normalized_shape")
     lengths = list(given) if isinstance(given, list | tuple) else [given]
-    if all(isinstance(each, int) for each in lengths):
+    if all(isinstance(length, int) for length in lengths):
         return product(lengths)
     return shape[-1]
 

@@ -21,8 +21,8 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
     first = values[0] if values else None
     match name:
         case "range":
-            bounds = [each for each in values if isinstance(each, int)]
-            known = len(bounds) == len(values) and all(abs(each) <= LARGEST for each in bounds)
+            bounds = [value for value in values if isinstance(value, int)]
+            known = len(bounds) == len(values) and all(abs(bound) <= LARGEST for bound in bounds)
             return list(range(*bounds)[:MAX_ITEMS]) if known and values else []
         case "len":
             if isinstance(first, Tensor):
@@ -33,7 +33,7 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
             start = values[1] if len(values) > 1 and isinstance(values[1], int) else 0
             return list(enumerate(recorder.items(first), start))
         case "zip":
-            return list(zip(*(recorder.items(each) for each in values), strict=False))
+            return list(zip(*(recorder.items(value) for value in values), strict=False))
         case "list" | "reversed" | "set":
             items = recorder.items(first)
             return items[::-1] if name == "reversed" else items
@@ -42,7 +42,7 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
         case "dict":
             return dict(first) if isinstance(first, dict) else {}
         case "map":
-            return [recorder.call(first, [each], {}) for each in recorder.items(values[1])]
+            return [recorder.call(first, [item], {}) for item in recorder.items(values[1])]
         case "bool":
             truth = truth_of(first)
             return UNKNOWN if truth is None else truth
@@ -61,7 +61,7 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
         return math.inf if first.strip().lower() in {"inf", "+inf", "infinity"} else UNKNOWN
     flat: Any = values if len(values) > 1 or name in {"abs", "int", "float", "round"} else first
     items = list(flat) if isinstance(flat, list | tuple) else [flat]
-    if not all(isinstance(each, int | float) for each in items):
+    if not all(isinstance(item, int | float) for item in items):
         return UNKNOWN
     if name == "int" and isinstance(first, float) and abs(first) > LARGEST:
         return UNKNOWN
@@ -80,7 +80,7 @@ def _attribute(recorder: "Recorder", name: str, values: list[Any]) -> Any:
 
 
 def _is_one(value: Any, kinds: Any) -> Any:
-    paths = [getattr(each, "path", "") for each in (kinds if isinstance(kinds, tuple) else [kinds])]
+    paths = [getattr(kind, "path", "") for kind in (kinds if isinstance(kinds, tuple) else [kinds])]
     plain = {"int": int, "float": float, "list": list, "tuple": tuple, "dict": dict, "bool": bool}
     types = tuple(plain[p.rpartition(".")[2]] for p in paths if p.rpartition(".")[2] in plain)
     if isinstance(value, Tensor):

@@ -80,7 +80,7 @@ def _ancestors(tensor: Tensor, kinds: frozenset[str], limit: int = 12) -> list[O
     waiting = [tensor]
     while waiting and len(found) < limit:
         made = waiting.pop(0).made_by
-        if made is None or any(made is each for each in found):
+        if made is None or any(made is operator for operator in found):
             continue
         found.append(made)
         if made.kind in kinds:
@@ -131,24 +131,28 @@ def _normalized(op: Operator) -> Step | None:
         return None
     for one, two in (op.inputs, op.inputs[::-1]):
         behind = _ancestors(two, frozenset({"elementwise"}))
-        if op.name == "mul" and not any(each.name in {"rsqrt", "reciprocal"} for each in behind):
+        if op.name == "mul" and not any(
+            operator.name in {"rsqrt", "reciprocal"} for operator in behind
+        ):
             continue
-        for each in behind:
-            if each.kind != "reduce":
+        for operator in behind:
+            if operator.kind != "reduce":
                 continue
-            if not _reaches(each, one):
+            if not _reaches(operator, one):
                 continue
-            squared = _maker(each.inputs[0], *_SQUARES) is not None
+            squared = _maker(operator.inputs[0], *_SQUARES) is not None
             centred = _maker(one, "sub") is not None
-            name = {"norm": "normalize", "vector_norm": "normalize"}.get(each.name)
-            if name is None and each.name in {"var", "std"}:
+            name = {"norm": "normalize", "vector_norm": "normalize"}.get(operator.name)
+            if name is None and operator.name in {"var", "std"}:
                 name = "layer_norm"
-            if name is None and each.name in {"mean", "sum"}:
-                mean = each.name == "mean" and squared
+            if name is None and operator.name in {"mean", "sum"}:
+                mean = operator.name == "mean" and squared
                 name = "layer_norm" if mean and centred else "rms_norm" if mean else "normalize"
             if name is None:
                 continue
-            return _joined(name, "norm", op, [b for b in behind if b.kind != "matmul"], one, each)
+            return _joined(
+                name, "norm", op, [b for b in behind if b.kind != "matmul"], one, operator
+            )
     return None
 
 
@@ -207,7 +211,7 @@ def _cross_entropy(operators: list[Operator], log: Operator) -> Step | None:
     chosen = [
         op
         for op in picked
-        if any(_same_data(op.inputs[0], each) for each in sources) and _one_of_each(op, summed)
+        if any(_same_data(op.inputs[0], source) for source in sources) and _one_of_each(op, summed)
     ]
     if chosen:
         name, parts = "cross_entropy", [*parts, chosen[0]]
@@ -248,12 +252,12 @@ def _loss(op: Operator) -> Step | None:
     if not op.facts.get("full") or op.inputs[0].made_by is None:
         return None
     behind = _ancestors(op.inputs[0], frozenset({"elementwise"}))
-    leaves = {id(t): t for each in behind for t in each.inputs if t.origin == "input"}
-    if len(leaves) < 2 or any(each.kind != "elementwise" for each in behind):
+    leaves = {id(t): t for operator in behind for t in operator.inputs if t.origin == "input"}
+    if len(leaves) < 2 or any(operator.kind != "elementwise" for operator in behind):
         return None
     traffic = total(tensor.bytes for tensor in leaves.values())
     parts = [op, *behind]
-    return Step("pointwise_loss", "loss", parts, total(each.flops for each in parts), traffic)
+    return Step("pointwise_loss", "loss", parts, total(part.flops for part in parts), traffic)
 
 
 def _grouped(operators: list[Operator]) -> list[Step]:
@@ -267,7 +271,7 @@ def _grouped(operators: list[Operator]) -> list[Step]:
     number_of = {id(op): number for number, group in groups.items() for op in group}
     needed = dict[int, set[int]]()
     for op in operators if groups else ():
-        made = [id(each.made_by) for each in op.inputs if each.made_by is not None]
+        made = [id(input_.made_by) for input_ in op.inputs if input_.made_by is not None]
         numbers = {number_of[each] for each in made if each in number_of}
         needed[id(op)] = numbers.union(*(needed.get(each, ()) for each in made))
     steps = []

@@ -55,7 +55,7 @@ def _joined(op: Operator, place: Any) -> Shape | None:
         return None
     place %= len(first)
     lengths = [shape[place] for shape in shapes if shape is not None]
-    total = None if None in lengths else sum(each for each in lengths if each is not None)
+    total = None if None in lengths else sum(length for length in lengths if length is not None)
     return (*first[:place], total, *first[place + 1 :])
 
 
@@ -98,7 +98,7 @@ def _selected(op: Operator, arguments: Arguments) -> Shape | None:
 
 
 def _distances(op: Operator) -> Shape | None:
-    shapes = [each.shape for each in op.inputs[:2]]
+    shapes = [input_.shape for input_ in op.inputs[:2]]
     if len(shapes) < 2 or any(shape is None or len(shape) < 2 for shape in shapes):
         return None
     one, two = (shape or () for shape in shapes)

@@ -137,17 +137,17 @@ class Expressions:
 
     def _joined(self, parts: list[Any]) -> Any:
         """A formatted string, such as the name of an attribute with its number."""
-        if not all(isinstance(each, str | int) for each in parts):
+        if not all(isinstance(part, str | int) for part in parts):
             return UNKNOWN
-        return "".join(str(each)[:_LONGEST] for each in parts[:_LONGEST])[:_LONGEST]
+        return "".join(str(part)[:_LONGEST] for part in parts[:_LONGEST])[:_LONGEST]
 
     def _elements(self, elts: list[ast.expr], scope: Scope) -> list[Any]:
         found: list[Any] = []
-        for each in elts[:MAX_ITEMS]:
-            if isinstance(each, ast.Starred):
-                found += self.items(self.eval(each.value, scope))
+        for element in elts[:MAX_ITEMS]:
+            if isinstance(element, ast.Starred):
+                found += self.items(self.eval(element.value, scope))
             else:
-                found.append(self.eval(each, scope))
+                found.append(self.eval(element, scope))
         return found[:MAX_ITEMS]
 
     def _call(self, node: ast.Call, scope: Scope) -> Any:
@@ -190,8 +190,8 @@ class Expressions:
 
     def _boolean(self, op: ast.boolop, values: list[ast.expr], scope: Scope) -> Any:
         found: Any = UNKNOWN
-        for each in values:
-            found = self.eval(each, scope)
+        for value in values:
+            found = self.eval(value, scope)
             truth = truth_of(found)
             if truth is None or truth is isinstance(op, ast.Or):
                 return found

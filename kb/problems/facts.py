@@ -192,7 +192,7 @@ def _plain(value: object) -> str:
 
 def shape_text(shape: Shape) -> str:
     """Return a shape as it is shown: `[16, ?]`."""
-    return "[" + ", ".join("?" if each is None else str(each) for each in shape) + "]"
+    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
 
 
 def _work(analysis: Analysis) -> str:

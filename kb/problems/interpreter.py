@@ -145,7 +145,7 @@ class Interpreter(Expressions):
             return
         self.undecided = True
         # What goes on is more likely to be what the module is for.
-        leaves = any(isinstance(each, _LEAVING) for each in body)
+        leaves = any(isinstance(statement, _LEAVING) for statement in body)
         try:
             self.run(orelse if leaves else body, scope)
         except _Raised:
@@ -155,11 +155,11 @@ class Interpreter(Expressions):
         cls = Class(node, [self.eval(base, scope) for base in node.bases])
         inner = Scope({}, scope)
         with suppress(_Raised, _Return, _Break, _Continue):
-            self.run([each for each in node.body if not _is_docstring(each)], inner)
+            self.run([statement for statement in node.body if not _is_docstring(statement)], inner)
         cls.names = inner.names
-        for each in cls.names.values():
-            if isinstance(each, Function):
-                each.scope = scope  # methods do not see the names of their class
+        for name in cls.names.values():
+            if isinstance(name, Function):
+                name.scope = scope  # methods do not see the names of their class
         scope.names[node.name] = cls
 
     def assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
@@ -202,15 +202,15 @@ class Interpreter(Expressions):
         given = [function.bound, *positional] if function.bound is not None else list(positional)
         scope = Scope({}, function.scope)
         arguments = node.args
-        names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+        names = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
         defaults = arguments.defaults
         for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=True):
             scope.names[name] = self.eval(default, function.scope)
-        for each, kw_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        for arg, kw_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
             if kw_default is not None:
-                scope.names[each.arg] = self.eval(kw_default, function.scope)
+                scope.names[arg.arg] = self.eval(kw_default, function.scope)
         scope.names.update(zip(names, given, strict=False))
-        known = {*names, *(each.arg for each in arguments.kwonlyargs)}
+        known = {*names, *(arg.arg for arg in arguments.kwonlyargs)}
         scope.names.update({key: value for key, value in named.items() if key in known})
         if arguments.vararg is not None:
             scope.names[arguments.vararg.arg] = tuple(given[len(names) :])

@@ -42,8 +42,8 @@ def new_layer(name: str, positional: list[Any], named: dict[str, Any]) -> Layer:
     arguments = dict(zip(names, positional, strict=False)) | named
     parameters = _parameters(kind.op if kind else "", arguments)
     dtype = dtype_name(arguments.get("dtype"))
-    for each in parameters if dtype is not None else ():
-        each.dtype = str(dtype)
+    for parameter in parameters if dtype is not None else ():
+        parameter.dtype = str(dtype)
     return Layer(name, arguments, parameters)
 
 

@@ -13,19 +13,19 @@ def part_of(shape: Shape, parts: list[Any]) -> Shape | None:
     """Return the shape of a part of a tensor; None where an index is not known."""
     lengths: list[int | None] = []
     place = 0
-    for each in parts:
-        if each is None:
+    for part in parts:
+        if part is None:
             lengths.append(1)
             continue
         if place >= len(shape):
             return None
         old = shape[place]
         place += 1
-        if isinstance(each, slice):
-            bounds = (each.start, each.stop, each.step)
+        if isinstance(part, slice):
+            bounds = (part.start, part.stop, part.step)
             known = old is not None and all(b is None or isinstance(b, int) for b in bounds)
-            lengths.append(len(range(*each.indices(old))) if known else None)  # type: ignore[arg-type]
-        elif not isinstance(each, int):
+            lengths.append(len(range(*part.indices(old))) if known else None)  # type: ignore[arg-type]
+        elif not isinstance(part, int):
             return None
     return (*lengths, *shape[place:])
 
@@ -34,7 +34,7 @@ def lengths(tensor: Tensor) -> Any:
     """Return a tensor's shape as values; `UNKNOWN` stands for what is not stated."""
     if tensor.shape is None:
         return UNKNOWN
-    return tuple(UNKNOWN if each is None else each for each in tensor.shape)
+    return tuple(UNKNOWN if size is None else size for size in tensor.shape)
 
 
 def length_at(shape: Any, index: Any) -> Any:
@@ -63,7 +63,7 @@ def tensor_attribute(tensor: Tensor, name: str) -> Any:  # noqa: PLR0911
 
 def arithmetic(function: Callable[..., Any], values: list[Any], name: str) -> Any:
     """Return what a function of `math` gives; `UNKNOWN` unless all its arguments are numbers."""
-    if not all(isinstance(each, int | float | list | tuple) for each in values):
+    if not all(isinstance(value, int | float | list | tuple) for value in values):
         return UNKNOWN
     if name == "prod":
         return product(values[0]) or UNKNOWN

@@ -15,7 +15,7 @@ def lengths_of(values: Sequence[Any]) -> Shape:
     """Return a shape given as numbers or as one sequence; -1 and what is not known become None."""
     if len(values) == 1 and isinstance(values[0], list | tuple):
         values = values[0]
-    return tuple(None if whole(each) in (None, -1) else each for each in values)
+    return tuple(None if whole(value) in (None, -1) else value for value in values)
 
 
 def view(  # noqa: PLR0912 (one case a view)
@@ -114,7 +114,7 @@ def _reshaped(first: Tensor, name: str, positional: list[Any], named: Arguments)
     open_places = [n for n, each in enumerate(given) if whole(each) == -1]
     if len(open_places) == 1:
         place = open_places[0]
-        rest = product([each for n, each in enumerate(shape) if n != place])
+        rest = product([size for n, size in enumerate(shape) if n != place])
         elements = first.elements
         left = elements // rest if elements is not None and rest else None
         shape = (*shape[:place], left, *shape[place + 1 :])
@@ -234,8 +234,8 @@ def _index(part: Any) -> str:
 
 def grids(given: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return what `meshgrid` makes of vectors, in the order of their indices."""
-    lengths = [each.shape[0] if each.shape else None for each in given]
-    return tuple(Tensor(tuple(lengths), each.dtype, "constant") for each in given)
+    lengths = [tensor.shape[0] if tensor.shape else None for tensor in given]
+    return tuple(Tensor(tuple(lengths), tensor.dtype, "constant") for tensor in given)
 
 
 def _nested(value: Any) -> Shape | None:

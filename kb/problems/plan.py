@@ -86,7 +86,7 @@ def _together(analysis: Analysis, step: Step) -> Iterator[str]:
     if step.kind != "reduce" or not shape or len(shape) < 2:
         return
     reductions = [s for s in analysis.steps if s.kind == "reduce" and _has_shape(s, shape)]
-    given = [each.main.facts.get("dim") for each in reductions]
+    given = [reduction.main.facts.get("dim") for reduction in reductions]
     dims = sorted({dim % len(shape) for dim in given if isinstance(dim, int)})
     if len(reductions) < 2 or not all(isinstance(dim, int) for dim in given):
         return
@@ -224,9 +224,11 @@ def _ends(analysis: Analysis) -> Iterator[str]:
                 f"taken as one, or wide loads start at the next multiple, with a row's ends apart"
             )
     made = step.operators[0].outputs if step is not None else []
-    outputs = [each for each in analysis.problem.outputs if each.shape is not None]
+    outputs = [output for output in analysis.problem.outputs if output.shape is not None]
     if len(outputs) > 1:
-        shapes = [f"{shape_text(each.shape or ())} {each.dtype}" for each in outputs[:_OUTPUTS]]
+        shapes = [
+            f"{shape_text(output.shape or ())} {output.dtype}" for output in outputs[:_OUTPUTS]
+        ]
         more = ", …" if len(outputs) > _OUTPUTS else ""
         yield f"the module returns {len(outputs)} tensors, {', '.join(shapes)}{more}"
     elif outputs and made and len(analysis.steps) > 1:

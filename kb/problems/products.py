@@ -62,7 +62,7 @@ def _bilinear(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a ru
 def _tensordot(op: Operator, arguments: Arguments) -> None:
     """Sums over the last dimensions of the first operand and the first ones of the second."""
     count = whole(arguments.get("dims", 2))
-    one, two = (each.shape for each in op.inputs[:2]) if len(op.inputs) > 1 else (None, None)
+    one, two = (input_.shape for input_ in op.inputs[:2]) if len(op.inputs) > 1 else (None, None)
     if one is None or two is None or count is None or not 0 <= count <= min(len(one), len(two)):
         op.add_output(None, op.inputs[0].dtype)
         return
@@ -106,7 +106,7 @@ def _contracted(
     `torch.einsum` does where opt_einsum is installed; of many operands from left to right."""
 
     def volume(indices: frozenset[str]) -> int | None:
-        return product([2, *(lengths.get(each) for each in sorted(indices))])
+        return product([2, *(lengths.get(index) for index in sorted(indices))])
 
     if len(terms) < 3:
         return volume(frozenset().union(*terms))
@@ -144,9 +144,9 @@ def convolution(op: Operator, arguments: Arguments) -> None:
     channels = product([filters[1], groups]) if turned else filters[0]
     sizes = zip(image, window, stride, padding, dilation, strict=True)
     out = (
-        [_turned(*each, more) for each, more in zip(sizes, extra, strict=True)]
+        [_turned(*size, more) for size, more in zip(sizes, extra, strict=True)]
         if turned
-        else [windows(*each) for each in sizes]
+        else [windows(*size) for size in sizes]
     )
     op.add_output((*first.shape[: -rank - 1], channels, *out), first.dtype)
     op.facts |= {"c_in": first.shape[-rank - 1], "c_out": channels}

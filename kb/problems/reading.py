@@ -94,12 +94,12 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
     results: Any = None
     try:
         inputs = _inputs(recorder, scope)
-        for each in tensors_in(inputs):  # before views of them are made
-            each.origin = "input"
+        for tensor in tensors_in(inputs):  # before views of them are made
+            tensor.origin = "input"
         results = _run(recorder, scope, target, inputs)
     except (ReadingLimitError, RecursionError):
         whole = False
-    given = [each for each in inputs if isinstance(each, Tensor)]
+    given = [input_ for input_ in inputs if isinstance(input_, Tensor)]
     if not given:
         given = _used(recorder.operators, "input")
     found = Problem(
@@ -121,9 +121,9 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
 def _cast(problem: Problem, dtype: str) -> None:
     """Take what is float32 to be of `dtype`."""
     used = (t for op in problem.operators for t in (*op.inputs, *op.outputs))
-    for each in (*problem.inputs, *problem.parameters, *problem.outputs, *used):
-        if each.dtype == "float32":
-            each.dtype = dtype
+    for input_ in (*problem.inputs, *problem.parameters, *problem.outputs, *used):
+        if input_.dtype == "float32":
+            input_.dtype = dtype
 
 
 def _parsed(text: str, name: str) -> ast.Module:
@@ -156,7 +156,7 @@ def _target(scope: Scope) -> Class | Function | None:
     """The class or function that is the problem: `Model`, else the last that stands for all."""
     modules = [v for v in scope.names.values() if isinstance(v, Class) and _is_module(v)]
     if modules:
-        return next((each for each in modules if each.node.name == "Model"), modules[-1])
+        return next((module for module in modules if module.node.name == "Model"), modules[-1])
     functions = {k: v for k, v in scope.names.items() if isinstance(v, Function)}
     for wanted in ("forward", "reference", "kernel_function", "main"):
         if wanted in functions:
@@ -218,15 +218,15 @@ def _placeholders(function: Function, skip: int) -> list[Any]:
     count = max(len(names) - len(arguments.defaults), 0)
     plain = {"int", "float", "bool", "str"}
     return [
-        UNKNOWN if getattr(each.annotation, "id", "") in plain else Tensor(None, origin="input")
-        for each in names[:count]
+        UNKNOWN if getattr(name.annotation, "id", "") in plain else Tensor(None, origin="input")
+        for name in names[:count]
     ]
 
 
 def _used(operators: list[Operator], origin: str) -> list[Tensor]:
     """Each once: of views of the same memory all that one of them takes."""
     found = defaultdict[int, dict[tuple[str, ...], Tensor]](dict)
-    for tensor in (each for op in operators for each in op.inputs if each.origin == origin):
+    for tensor in (input_ for op in operators for input_ in op.inputs if input_.origin == origin):
         parts = found[tensor.number]
         known = parts.setdefault(tensor.part, tensor)
         if (tensor.elements or 0) > (known.elements or 0):
@@ -244,8 +244,8 @@ def _together(parts: dict[tuple[str, ...], Tensor]) -> Tensor:
     first = outer[0]
     if len(outer) == 1 and first.elements is not None:
         return first
-    sizes = [each.elements for each in outer]
-    known = sum(each for each in sizes if each is not None)
+    sizes = [tensor.elements for tensor in outer]
+    known = sum(size for size in sizes if size is not None)
     whole = first.memory
     elements = whole if None in sizes else known if whole is None else min(known, whole)
     return replace(first, shape=None if elements is None else (elements,), part=())

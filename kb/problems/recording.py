@@ -126,7 +126,7 @@ class Recorder(Interpreter):
 
     def _cast(self, name: str, tensor: Tensor, values: list[Any]) -> Tensor:
         if name in {"to", "type_as"}:
-            dtype = next((found for each in values if (found := dtype_name(each))), None)
+            dtype = next((found for value in values if (found := dtype_name(value))), None)
         else:
             dtype = dtype_name(Library(name))
         if (dtype or "").startswith("float8") and tensor.dtype != dtype:
@@ -211,8 +211,8 @@ class Recorder(Interpreter):
         if container.name != "Sequential" or not positional:
             return UNKNOWN
         value = positional[0]
-        for each in container.items:
-            value = self.call(each, [value], {})
+        for item in container.items:
+            value = self.call(item, [value], {})
         return value
 
     def _method(  # noqa: PLR0911
@@ -299,9 +299,11 @@ class Recorder(Interpreter):
             case Tensor():
                 return Tensor(value.shape, value.dtype, value.origin, value.made_by)
             case Layer():
-                return replace(value, parameters=[self._copied(each) for each in value.parameters])
+                return replace(
+                    value, parameters=[self._copied(parameter) for parameter in value.parameters]
+                )
             case Container():
-                return replace(value, items=[self._copied(each) for each in value.items])
+                return replace(value, items=[self._copied(item) for item in value.items])
             case Instance():
                 attributes = {key: self._copied(one) for key, one in value.attributes.items()}
                 return Instance(value.cls, attributes)
@@ -373,11 +375,11 @@ class Recorder(Interpreter):
         parts = list(index) if isinstance(index, tuple) else [index]
         if tensor.shape is None:
             return tensor.taken(None, moves.index_text(parts))
-        if any(isinstance(each, Tensor) for each in parts):
+        if any(isinstance(part, Tensor) for part in parts):
             return moves.picked(tensor, parts)
         if Ellipsis in parts:
             place = parts.index(Ellipsis)
-            used = sum(each is not None and each is not Ellipsis for each in parts)
+            used = sum(part is not None and part is not Ellipsis for part in parts)
             parts[place : place + 1] = [slice(None)] * max(len(tensor.shape) - used, 0)
         return tensor.taken(members.part_of(tensor.shape, parts), moves.index_text(parts))
 

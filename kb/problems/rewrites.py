@@ -38,14 +38,18 @@ def exact_rewrites(analysis: Analysis) -> Iterator[str]:
     """A sentence for each reduction or average pooling that alone reads what a linear map computes,
     with additions and scalings at most in between."""
     steps = analysis.steps
-    readers = Counter(id(each) for s in steps for op in s.operators for each in op.inputs)
-    readers.update(id(each) for each in analysis.problem.outputs)
+    readers = Counter(id(input_) for s in steps for op in s.operators for input_ in op.inputs)
+    readers.update(id(output) for output in analysis.problem.outputs)
     mapped: dict[int, _Mapped] = {}
     for step in steps:
         if len(step.operators) > 1:
             continue
         made = step.main.outputs[0]
-        read = [each for each in step.main.inputs if id(each) in mapped and readers[id(each)] == 1]
+        read = [
+            input_
+            for input_ in step.main.inputs
+            if id(input_) in mapped and readers[id(input_)] == 1
+        ]
         if step.kind in {"matmul", "conv", "conv_transpose"}:
             mapped[id(made)] = _Mapped(step)
         elif read and step.name in _ADDING | _SCALING:
@@ -61,12 +65,12 @@ def exact_rewrites(analysis: Analysis) -> Iterator[str]:
 def _affine(step: Step, value: Tensor, mapped: _Mapped) -> _Mapped | None:
     """`value` after an addition or a scaling; None where that is neither in all of its elements."""
     op = step.main
-    others = [each for each in op.inputs if each is not value]
+    others = [input_ for input_ in op.inputs if input_ is not value]
     if op.outputs[0].shape != value.shape or (step.name == "div" and op.inputs[0] is not value):
         return None
     if step.name in _ADDING:
         return mapped
-    return _Mapped(mapped.linear, (*mapped.factors, *(each.shape for each in others)))
+    return _Mapped(mapped.linear, (*mapped.factors, *(other.shape for other in others)))
 
 
 def _reduced(mapped: _Mapped, step: Step) -> str:
@@ -108,7 +112,9 @@ def _pooled(mapped: _Mapped, step: Step) -> str:
     linear = mapped.linear
     window, facts = _listed(step.main.facts.get("window")), linear.main.facts
     taps, stride = _listed(facts.get("window")), _listed(facts.get("stride"))
-    shape, pooled = (each.shape or () for each in (linear.main.outputs[0], step.main.outputs[0]))
+    shape, pooled = (
+        tensor.shape or () for tensor in (linear.main.outputs[0], step.main.outputs[0])
+    )
     whole = [
         length == size // reach
         for length, size, reach in zip(pooled[2:], shape[2:], window, strict=False)

@@ -41,9 +41,9 @@ def axes(dim: Any, rank: int) -> list[int] | None:
     if dim is None:
         return list(range(rank))
     values = list(dim) if isinstance(dim, list | tuple) else [dim]
-    if not all(isinstance(each, int) and -rank <= each < rank for each in values):
+    if not all(isinstance(value, int) and -rank <= value < rank for value in values):
         return None
-    return sorted({each % rank for each in values}) if values else list(range(rank))
+    return sorted({value % rank for value in values}) if values else list(range(rank))
 
 
 def bind(op: Operator, positional: Sequence[Any], named: Arguments) -> Arguments:
@@ -104,8 +104,8 @@ def reduce(op: Operator, arguments: Arguments) -> None:
     op.facts["full"] = dim is None
     shape: Shape | None = None
     if first.shape is not None and (reduced := axes(dim, len(first.shape))) is not None:
-        lengths = ((1 if n in reduced else each) for n, each in enumerate(first.shape))
-        shape = tuple(each for n, each in enumerate(lengths) if kept or n not in reduced)
+        lengths = ((1 if n in reduced else size) for n, size in enumerate(first.shape))
+        shape = tuple(length for n, length in enumerate(lengths) if kept or n not in reduced)
     dtype = "int64" if op.kind == "argreduce" else first.dtype
     op.add_output(shape, dtype)
     if op.name in {"max", "min", "median"} and dim is not None:

@@ -65,7 +65,7 @@ def traffic(op: Operator) -> int | None:
     """Return the bytes that an operator reads and writes once; None if unknown."""
     inputs = {id(tensor): tensor for tensor in op.inputs}
     looks_up = op.kind == "embedding"
-    read = [read_by([op], each) if looks_up else _held(each) for each in inputs.values()]
+    read = [read_by([op], input_) if looks_up else _held(input_) for input_ in inputs.values()]
     if op.name in _PICKS and op.outputs:
         sizes = (read[0], op.outputs[0].bytes)
         read[0] = None if None in sizes else min(size for size in sizes if size is not None)
@@ -104,7 +104,7 @@ def steps_of(operators: list[Operator]) -> list[Step]:
         if id(op) in taken:
             continue
         step = joined.get(id(op)) or single(op)
-        taken |= {id(each) for each in step.operators}
+        taken |= {id(operator) for operator in step.operators}
         steps.append(step)
     return steps
 

@@ -22,7 +22,7 @@ def part_of(tensor: Tensor) -> int:
 
 def parts_of(product: Operator, result: Operator | None = None) -> tuple[int, int, int]:
     """Return the parts of a product's factors and of its result, as `part_of` names them."""
-    left, right = (part_of(each) for each in product.inputs[:2])
+    left, right = (part_of(input_) for input_ in product.inputs[:2])
     out = FULL if result is None else part_of(result.outputs[0])
     if out == FULL and left == right:
         out = left  # the product of two lower triangles is one
@@ -51,7 +51,7 @@ def is_causal(mask: Operator) -> bool:
     seen: list[Operator] = []
     while waiting and len(seen) < _MASK_OPERATORS:
         op = waiting.pop(0)
-        if any(op is each for each in seen) or op.kind in {"matmul", "softmax"}:
+        if any(op is operator for operator in seen) or op.kind in {"matmul", "softmax"}:
             continue
         if op.name in _PARTS:
             return True

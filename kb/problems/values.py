@@ -202,5 +202,5 @@ def tensors_in(values: Any, depth: int = 3) -> list[Tensor]:
     if isinstance(values, dict):
         values = list(values.values())
     if depth and isinstance(values, list | tuple):
-        return [tensor for each in values for tensor in tensors_in(each, depth - 1)]
+        return [tensor for value in values for tensor in tensors_in(value, depth - 1)]
     return []

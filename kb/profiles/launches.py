@@ -69,7 +69,7 @@ def _mean_of(metric: str, launches: Sequence[Launch]) -> float:
     weights = [1.0 if is_total(metric) else launch.values.get(DURATION, 0.0) for launch in launches]
     if not sum(weights):  # no durations: every launch counts the same
         weights = [1.0] * len(launches)
-    products = (w * each.values[metric] for w, each in zip(weights, launches, strict=True))
+    products = (w * launch.values[metric] for w, launch in zip(weights, launches, strict=True))
     return math.fsum(products) / math.fsum(weights)
 
 

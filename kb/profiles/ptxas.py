@@ -52,7 +52,7 @@ def parse_ptxas(text: str) -> list[KernelResources]:
 
     Spills of functions that a kernel calls are not its own, and are left out.
     """
-    return [each for each in _kernels(text) if each.registers is not None]
+    return [kernel for kernel in _kernels(text) if kernel.registers is not None]
 
 
 def _kernels(text: str) -> Iterator[KernelResources]:

@@ -175,8 +175,8 @@ def _launches(data: Any, where: str) -> list[Launch]:
         # `kb profile --json` gives means over so many launches.
         counts = [row.get("launches", 1) for row in kernels]
         return [
-            each
-            for each, count in zip(rows, counts, strict=True)
+            row
+            for row, count in zip(rows, counts, strict=True)
             for _ in range(count if isinstance(count, int) and 0 < count <= _MOST_LAUNCHES else 1)
         ]
     named = kernels if isinstance(kernels, dict) else data

@@ -314,7 +314,9 @@ class Searcher:
 
 def _notes(query: str, ranking: Ranking) -> list[str]:
     """What is to be said before the results: replaced interfaces, and what counters mean."""
-    replaced = [] if ranking.said.pasted else [each.words for each in replacements_in(query)]
+    replaced = (
+        [] if ranking.said.pasted else [replacement.words for replacement in replacements_in(query)]
+    )
     return replaced + ([] if ranking.abstained else list(ranking.said.meant.notes))
 
 

@@ -91,7 +91,7 @@ def _unknown(filters: Filters, generation: Generation) -> list[tuple[str, str, s
     for name in ("techniques", "bottlenecks", "languages", "sources"):
         wanted = dict.fromkeys(getattr(filters, name))
         if wanted:
-            known = {each for values in generation.columns[name].values for each in values}
+            known = {value for values in generation.columns[name].values for value in values}
             found += [(name, value, known) for value in wanted if value not in known]
     return found
 

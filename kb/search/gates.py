@@ -76,17 +76,19 @@ class GateVerdict:
     @property
     def for_it(self) -> tuple[str, ...]:
         """Reasons from `when` gates that hold."""
-        return tuple(each.reason for each in self.standings if each.speaks == "for")
+        return tuple(standing.reason for standing in self.standings if standing.speaks == "for")
 
     @property
     def against_it(self) -> tuple[str, ...]:
         """Reasons from `avoid_when` gates that hold."""
-        return tuple(each.reason for each in self.standings if each.gate == "avoid")
+        return tuple(standing.reason for standing in self.standings if standing.gate == "avoid")
 
     @property
     def failed(self) -> int:
         """`when` gates on measured metrics that do not hold."""
-        return sum(each.gate == "use" and each.speaks == "against" for each in self.standings)
+        return sum(
+            standing.gate == "use" and standing.speaks == "against" for standing in self.standings
+        )
 
     @property
     def held(self) -> float:

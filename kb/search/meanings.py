@@ -61,12 +61,12 @@ def meant_by(query: str, metrics: Mapping[str, float]) -> Meant:
     alone = len(metrics) <= _FEW_METRICS
     said = _said().found_in(tokens)
     shares = (
-        (each, _share(each, query, number in said, named, metrics))
-        for number, each in enumerate(_meanings())
+        (meaning, _share(meaning, query, number in said, named, metrics))
+        for number, meaning in enumerate(_meanings())
     )
     return _together(
-        (each, share * _AMONG_MANY if each.metric is not None and not alone else share)
-        for each, share in shares
+        (meaning, share * _AMONG_MANY if meaning.metric is not None and not alone else share)
+        for meaning, share in shares
         if share
     )
 
@@ -74,7 +74,9 @@ def meant_by(query: str, metrics: Mapping[str, float]) -> Meant:
 def shown_by(code: str) -> Meant:
     """What patterns in pasted code are symptoms of; linear in the code's length."""
     return _together(
-        (each, 1.0) for each in _meanings() if each.code is not None and each.code.search(code)
+        (meaning, 1.0)
+        for meaning in _meanings()
+        if meaning.code is not None and meaning.code.search(code)
     )
 
 
@@ -122,7 +124,9 @@ def _meanings() -> tuple[Meaning, ...]:
 @cache
 def _said() -> Phrases[int]:
     """Phrase → the number of what it means."""
-    return Phrases((name, number) for number, each in enumerate(_meanings()) for name in each.said)
+    return Phrases(
+        (name, number) for number, meaning in enumerate(_meanings()) for name in meaning.said
+    )
 
 
 def _meaning(fields: dict[str, Any]) -> Meaning:

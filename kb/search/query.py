@@ -171,7 +171,7 @@ class QueryReader:
         calls = " ".join(f"{symbol}(" for symbol in symbols)
         languages = ("triton", "cuda") if calls else ()
         return sorted(
-            {slug for each in languages for slug in self.detector.techniques(calls, each)}
+            {slug for language in languages for slug in self.detector.techniques(calls, language)}
         )
 
     def _read_code(self, query: str, pasted: Pasted) -> Understanding:

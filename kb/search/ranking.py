@@ -194,13 +194,16 @@ class Ranker:
     def standings(self, slugs: Sequence[str]) -> list[GateStanding]:
         """How the query's metrics compare with the gates of these techniques."""
         return [
-            each for slug in slugs if slug in self._gates for each in self._gates[slug].standings
+            standing
+            for slug in slugs
+            if slug in self._gates
+            for standing in self._gates[slug].standings
         ]
 
     def _by(self, field: str, worth: Callable[[Values], float]) -> Factors:
         """A column, with what each of its distinct values is worth."""
         values = self._columns[field].values
-        return ((field, np.fromiter((worth(each) for each in values), np.float64, len(values))),)
+        return ((field, np.fromiter((worth(value) for value in values), np.float64, len(values))),)
 
     def _having(self, field: str, wanted: Collection[str], worth: float) -> Factors:
         """`worth` for what has any of the wanted values in a column."""
@@ -263,7 +266,9 @@ class Ranker:
     def _language_fit(self, languages: Values) -> float:
         if languages[0] not in _CODE_LANGUAGES:
             return 0.0
-        fits = any(languages[0] in _SAME_LANGUAGE[each] for each in self.understood.languages)
+        fits = any(
+            languages[0] in _SAME_LANGUAGE[language] for language in self.understood.languages
+        )
         return LANGUAGE_FIT if fits else LANGUAGE_MISFIT
 
     def _by_symbol(self, codes: Sequence[int]) -> Term:

@@ -38,8 +38,8 @@ def replacements_in(text: str) -> list[Replacement]:
     """Interfaces in a text that are replaced or replace others. Linear in its length."""
     found: dict[Replacement, None] = {}
     for match in _NAME.finditer(text):
-        for each in _by_name().get(_key(match.group()), ()):
-            found[each] = None
+        for replacement in _by_name().get(_key(match.group()), ()):
+            found[replacement] = None
         if len(found) >= _MOST:
             break
     return list(found)[:_MOST]
@@ -67,8 +67,8 @@ def _key(name: str) -> str:
 @cache
 def _by_name() -> dict[str, tuple[Replacement, ...]]:
     table: dict[str, tuple[Replacement, ...]] = {}
-    for each in all_replacements():
-        for name in (each.old, each.new):
+    for replacement in all_replacements():
+        for name in (replacement.old, replacement.new):
             if _NAME.fullmatch(name):
-                table[_key(name)] = (*table.get(_key(name), ()), each)
+                table[_key(name)] = (*table.get(_key(name), ()), replacement)
     return table

@@ -76,7 +76,7 @@ def weighed(counts: Counter[int], rarity: NDArray[np.float32]) -> tuple[NDArray[
 
 
 def _rows(features: Iterable[str], rows: int) -> Counter[int]:
-    return Counter(zlib.crc32(each.encode("utf-8", "replace")) % rows for each in features)
+    return Counter(zlib.crc32(feature.encode("utf-8", "replace")) % rows for feature in features)
 
 
 def _pieces(text: str) -> Iterable[str]:

@@ -161,10 +161,10 @@ def _compile_cuda(source: Path, architecture: str, patterns: tuple[str, ...]) ->
 
 def _facts(usage: tuple[nvcc.ResourceUsage, ...], patterns: tuple[str, ...]) -> Iterator[str]:
     if usage:
-        registers = [each.registers for each in usage]
+        registers = [kernel.registers for kernel in usage]
         low, high = min(registers), max(registers)
         yield f"{low}-{high} registers" if low != high else f"{low} registers"
-        spilling = sum(each.spill_bytes > 0 for each in usage)
+        spilling = sum(kernel.spill_bytes > 0 for kernel in usage)
         yield f"{spilling} of {len(usage)} functions spill" if spilling else "no spills"
     if patterns:
         yield f"SASS has {', '.join(patterns)}"

@@ -84,13 +84,13 @@ class _KnowledgeServer(MCPServer[Any]):
             found = []
         return fixed + [
             Resource(
-                uri=_URI.format(slug=each.slug),
-                name=each.slug,
-                title=one_line(each.title),
-                description=one_line(each.effect),
+                uri=_URI.format(slug=summary.slug),
+                name=summary.slug,
+                title=one_line(summary.title),
+                description=one_line(summary.effect),
                 mime_type="text/markdown",
             )
-            for each in found
+            for summary in found
         ]
 
 

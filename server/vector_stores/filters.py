@@ -88,8 +88,8 @@ class ChunkFilters:
             return self._compare(condition)
         combine = np.logical_and if condition.type == "and" else np.logical_or
         found = np.full(self._generation.columns.count, condition.type == "and")
-        for each in condition.filters:
-            combine(found, self.mask(each, depth + 1), out=found)
+        for filter_ in condition.filters:
+            combine(found, self.mask(filter_, depth + 1), out=found)
         return found
 
     def _compare(self, condition: ComparisonFilter) -> Mask:

@@ -33,9 +33,9 @@ class FilterField:
 def filter_fields(generation: Generation, chosen: Mapping[str, list[str]]) -> list[FilterField]:
     """All filters. A chosen value that the index does not know is offered as well."""
     techniques = {
-        each["slug"]: each["title"]
+        technique["slug"]: technique["title"]
         for bottleneck in tree_view(generation)["bottlenecks"]
-        for each in bottleneck["techniques"]
+        for technique in bottleneck["techniques"]
     }
     languages = sorted(generation.columns["languages"].having)
     return [

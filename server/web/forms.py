@@ -43,7 +43,7 @@ class SearchForm:
     @classmethod
     def of(cls, values: Values) -> "SearchForm":
         """Read the form."""
-        chosen = {name: [each for each in _texts(values, name) if each] for name in FILTERS}
+        chosen = {name: [text for text in _texts(values, name) if text] for name in FILTERS}
         return cls(_text(values, "q"), _text(values, "k"), {n: v for n, v in chosen.items() if v})
 
     def request(self) -> SearchRequest:

@@ -174,7 +174,7 @@ def _context_values(
         asked, read = form.request(), form.measured()
         budget = (asked.max_chars if in_characters else asked.max_tokens) or 0
         used = len(found.text) if in_characters else found.tokens
-        titles = {each: _title(state, each) for each in found.examples}
+        titles = {example: _title(state, example) for example in found.examples}
         roofline = standing(asked)
     return {
         "form": form,

@@ -246,7 +246,10 @@ class Ledger:
         total = self._already + self._spent
         tokens, money = total.tokens_in + total.tokens_out, total.money
         waiting = (*self._held, *self._reserved)
-        pending, owed = sum(each.tokens for each in waiting), sum(each.money for each in waiting)
+        pending, owed = (
+            sum(reservation.tokens for reservation in waiting),
+            sum(reservation.money for reservation in waiting),
+        )
         most_tokens, most_money = self._max_tokens, self._max_money
         if most_tokens is not None and tokens + pending + wanted.tokens > most_tokens:
             return (

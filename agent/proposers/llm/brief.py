@@ -82,12 +82,12 @@ class Brief:
     @property
     def parents(self) -> tuple[str, ...]:
         """Ids of the kernels that may be changed."""
-        return tuple(each.id for each in self.kernels)
+        return tuple(kernel.id for kernel in self.kernels)
 
     @property
     def citable(self) -> tuple[str, ...]:
         """Ids that a plan may cite: those of what it can read here."""
-        measured = (each.id for each in self.evidence)
+        measured = (line.id for line in self.evidence)
         return tuple(dict.fromkeys((*measured, *self.shown.slugs, SOURCE)))
 
     @property
@@ -109,13 +109,13 @@ class Brief:
 
     def kernel(self, wanted: str) -> KernelText:
         """The kernel of this id."""
-        return next(each for each in self.kernels if each.id == wanted)
+        return next(text for text in self.kernels if text.id == wanted)
 
     @classmethod
     def of(cls, state: SearchState) -> "Brief":
         """The brief of a state."""
         beam = state.beam if state.leader in state.beam else (state.leader, *state.beam)
-        shown = {each.id for each in beam}
+        shown = {judged.id for judged in beam}
         diagnosis = state.diagnosis
         profiled = bool(state.leader.outcome.profile)
         known = facts(state)
@@ -123,15 +123,17 @@ class Brief:
             state=state,
             conditions=conditions(state),
             facts=known,
-            kernels=tuple(kernel_text(each, state.problem.source) for each in beam),
+            kernels=tuple(kernel_text(judged, state.problem.source) for judged in beam),
             baselines=tuple(_baselines(state)),
             evidence=tuple(_evidence(state)),
             # Without measurements it says that there is no diagnosis.
             headline=diagnosis.headline if diagnosis and (diagnosis.why or profiled) else "",
-            findings=tuple(each.cause for each in diagnosis.findings) if diagnosis else (),
-            tried=tuple(_tried(each) for each in state.history if each.id not in shown)[-_TRIED:],
+            findings=tuple(finding.cause for finding in diagnosis.findings) if diagnosis else (),
+            tried=tuple(_tried(judged) for judged in state.history if judged.id not in shown)[
+                -_TRIED:
+            ],
             notes=state.notes[-_NOTES:],
-            profiles={each.id: each.outcome.profile or {} for each in beam},
+            profiles={judged.id: judged.outcome.profile or {} for judged in beam},
             shown=Shown.of(state.context, known),
         )
 
@@ -178,9 +180,11 @@ def outcome_words(judged: Judged) -> str:
         words += f", {outcome.median_ms:.4g} ms"
         if outcome.p10_ms is not None and outcome.p90_ms is not None:
             words += f" ({outcome.p10_ms:.4g} to {outcome.p90_ms:.4g})"
-    for each in outcome.ratios:
-        told = f"{each.ratio:.3g} times as fast as {each.over} ({each.low:.3g} to {each.high:.3g})"
-        words += f", {told}" + ("" if each.significant else ", within the noise")
+    for ratio in outcome.ratios:
+        told = (
+            f"{ratio.ratio:.3g} times as fast as {ratio.over} ({ratio.low:.3g} to {ratio.high:.3g})"
+        )
+        words += f", {told}" + ("" if ratio.significant else ", within the noise")
     return words
 
 
@@ -202,9 +206,9 @@ def _tried(judged: Judged) -> str:
 
 
 def _baselines(state: SearchState) -> Iterable[str]:
-    for name, each in state.baselines.items():
-        part = f", {each.floor_fraction:.0%} of the floor" if each.floor_fraction else ""
-        yield f"{name}: {each.median_ms:.4g} ms{part}"
+    for name, baseline in state.baselines.items():
+        part = f", {baseline.floor_fraction:.0%} of the floor" if baseline.floor_fraction else ""
+        yield f"{name}: {baseline.median_ms:.4g} ms{part}"
     if state.floor is not None:
         best, least = state.leader.outcome.median_ms, state.floor.ms
         if best is not None and best < least:
@@ -217,16 +221,16 @@ def _baselines(state: SearchState) -> Iterable[str]:
 def _evidence(state: SearchState) -> Iterable[Line]:
     known: dict[str, Evidence] = {}
     if state.diagnosis is not None:
-        cited = [each for finding in state.diagnosis.findings for each in finding.evidence]
-        for each in (*state.diagnosis.why, *cited):
-            known.setdefault(each.metric, each)
-    for number, each in enumerate(known.values(), start=1):
+        cited = [evidence for finding in state.diagnosis.findings for evidence in finding.evidence]
+        for evidence in (*state.diagnosis.why, *cited):
+            known.setdefault(evidence.metric, evidence)
+    for number, evidence in enumerate(known.values(), start=1):
         yield Line(
             f"E{number}",
-            each.metric,
-            each.label,
-            number_words(each.metric, each.value, each.unit),
-            each.meaning,
+            evidence.metric,
+            evidence.label,
+            number_words(evidence.metric, evidence.value, evidence.unit),
+            evidence.meaning,
         )
     profile = state.leader.outcome.profile or {}
     rest = {name: value for name, value in profile.items() if name not in known}

@@ -96,8 +96,8 @@ def _shapes(state: SearchState) -> str:
         return "those of the problem file."
     if why_none(problem) is not None:
         return "those of the problem file alone; times are for these."
-    free = [name for name, each in problem.constants.items() if not each.structural]
-    fixed = [name for name, each in problem.constants.items() if each.structural]
+    free = [name for name, constant in problem.constants.items() if not constant.structural]
+    fixed = [name for name, constant in problem.constants.items() if constant.structural]
     words = "times are of those in the problem file. Results are also checked at smaller sizes and "
     words += "at sizes that are odd, 1, or no multiple of a tile"
     parts = [f"by changing {', '.join(free)}"] if free else []

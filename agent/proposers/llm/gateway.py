@@ -39,7 +39,7 @@ class Gateway:
         past: Past,
     ) -> None:
         self._endpoint, self._run, self._ledger = endpoint, run, ledger
-        self._number = max((each.number for each in recorded), default=0)
+        self._number = max((exchange.number for exchange in recorded), default=0)
         # A run holds the lock of its folder, so its threads alone write here.
         self._recording = threading.Lock()
         self._cancelled = threading.Event()

@@ -34,8 +34,8 @@ def side_by_side(tasks: Sequence[Callable[[], T]], most: int) -> list[Future[T]]
         threading.Thread(target=work, name=f"llm-{number}", daemon=True)
         for number in range(min(most, len(tasks)))
     ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return results

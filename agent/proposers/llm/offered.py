@@ -63,7 +63,7 @@ def _kinds(problem: str) -> frozenset[str] | None:
     except KbError:
         return None
     kinds = {step.kind for step in analysis.steps}
-    low = any(_FP8 in each.dtype for each in analysis.problem.inputs)
+    low = any(_FP8 in input_.dtype for input_ in analysis.problem.inputs)
     if not kinds or "unknown" in kinds or "library" in kinds or low:
         return None
     return frozenset(kinds)
@@ -71,7 +71,7 @@ def _kinds(problem: str) -> frozenset[str] | None:
 
 @cache
 def _entries() -> dict[str, Technique]:
-    return {each.slug: each for each in shelf_from_corpus().techniques}
+    return {technique.slug: technique for technique in shelf_from_corpus().techniques}
 
 
 @cache

@@ -175,7 +175,7 @@ class LlmProposer(Proposer):
         if searches and given is not None:
             had = (*given, *self._hidden)
             tool = SearchTool(self._searcher, brief.state.architecture, had)
-        cuda = bool(brief.kernels) and all(each.suffix != ".py" for each in brief.kernels)
+        cuda = bool(brief.kernels) and all(kernel.suffix != ".py" for kernel in brief.kernels)
         system = render("system", language="CUDA C++" if cuda else "Triton")
         return Conversation(self._gateway, name, system, self._abilities, tool=tool)
 
@@ -199,14 +199,14 @@ class LlmProposer(Proposer):
     def _combined(self, brief: Brief, *pair: Judged) -> Proposal:
         given = brief.state.context.chunks
         talk = self._talk(f"r{brief.state.round:02d}.combiner", brief, given)
-        first, second = (kernel_text(each, brief.state.problem.source) for each in pair)
+        first, second = (kernel_text(judged, brief.state.problem.source) for judged in pair)
         code = coder.combine(talk, brief, first, second)
         return Proposal(
             source=code.code,
             parents=(first.id, second.id),
             proposer=NAME,
             family=COMBINED.join(
-                sorted({part for each in pair for part in each.family.split(COMBINED)})
+                sorted({part for judged in pair for part in judged.family.split(COMBINED)})
             ),
             hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
             chunks=_with_found(given, talk),
@@ -221,11 +221,11 @@ class LlmProposer(Proposer):
             self.close()  # Ctrl-C: what is under way must write no more
             raise
         # All of them were asked, also where one has to wait.
-        errors = [error for each in results if (error := each.exception()) is not None]
+        errors = [error for result in results if (error := result.exception()) is not None]
         for error in sorted(errors, key=lambda each: isinstance(each, PausedError)):
             if not isinstance(error, LlmError):
                 raise error
-        proposals = [each.result() for each in results if each.exception() is None]
+        proposals = [result.result() for result in results if result.exception() is None]
         if errors and not proposals:
             raise errors[0]
         self.notes = [*self.notes, *(str(each) for each in errors)]

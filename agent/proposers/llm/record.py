@@ -91,7 +91,7 @@ def read_exchanges(run: Path) -> list[Exchange]:
 
 def spent_in(exchanges: Iterable[Exchange]) -> Spending:
     """What recorded exchanges cost."""
-    return sum((each.spending for each in exchanges if not each.replayed), Spending())
+    return sum((exchange.spending for exchange in exchanges if not exchange.replayed), Spending())
 
 
 def write_exchange(run: Path, exchange: Exchange) -> None:
@@ -113,8 +113,8 @@ class Past:
     """
 
     def __init__(self, exchanges: Iterable[Exchange], *, exact: bool = True) -> None:
-        self._turns = {(each.conversation, each.turn): each for each in exchanges}
-        self.searches = any("tools" in each.request for each in self._turns.values())
+        self._turns = {(exchange.conversation, exchange.turn): exchange for exchange in exchanges}
+        self.searches = any("tools" in turn.request for turn in self._turns.values())
         """Whether tools were offered in any request."""
         self._left: set[str] = set()
         self._exact = exact

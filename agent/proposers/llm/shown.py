@@ -71,7 +71,7 @@ class Shown:
             elif not block.startswith(_FOOT):
                 lines = [line for line in block.splitlines() if line not in known]
                 facts.append("\n".join(lines).strip())
-        return cls("\n\n".join(each for each in facts if each), tuple(parts))
+        return cls("\n\n".join(fact for fact in facts if fact), tuple(parts))
 
     def weighed(self, reasons: Mapping[str, str], *, measured: bool) -> str:
         """What a planner reads: figures, examples without their code, and why each technique.

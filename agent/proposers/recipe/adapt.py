@@ -117,9 +117,11 @@ class _Writer:
         within = [name for core, _ in self.chosen for name in core.fused]
         parts = [f'"""{self._summary(within)}"""', "import torch", *texts]
         if not self.alone and self.choices:
-            listed = "".join(f"    {name!r}: {each!r},\n" for name, each in self.choices.items())
+            listed = "".join(
+                f"    {name!r}: {choice!r},\n" for name, choice in self.choices.items()
+            )
             parts.append(f"TUNABLES = {{\n{listed}}}")
-        signature_ = "".join(f"    {each},\n" for each in self._parameters())
+        signature_ = "".join(f"    {parameter},\n" for parameter in self._parameters())
         guards = beside.one_shape(self.graph, self.names) if self.fixed else []
         body = "".join(f"    {line}\n" for line in [*guards, *self.body])
         parts.append(f"def kernel_function(\n{signature_}):\n{body}    return {results}")
@@ -131,7 +133,7 @@ class _Writer:
         """The file's docstring; `within` is what kernels of the knowledge base compute as well."""
         slugs = ", ".join(dict.fromkeys(stock.slug for _, stock in self.chosen))
         paragraphs = [f"{self.title} with {slugs}." if slugs else f"{self.title}, elementwise."]
-        triangles = [self.names[each] for core, _ in self.chosen for each in core.triangles]
+        triangles = [self.names[triangle] for core, _ in self.chosen for triangle in core.triangles]
         for what, names in (
             ("The kernels compute as well", within),
             ("A kernel written for them computes", self.fused_names),
@@ -141,7 +143,7 @@ class _Writer:
         ):
             if names:
                 paragraphs.append(f"{what}: {', '.join(dict.fromkeys(names))}.")
-        text = "\n\n".join(textwrap.fill(each, 96) for each in paragraphs)
+        text = "\n\n".join(textwrap.fill(paragraph, 96) for paragraph in paragraphs)
         return text.replace("\\", "/").replace('"', "'")
 
     # The signature
@@ -179,14 +181,14 @@ class _Writer:
 
     def _parameters(self) -> list[str]:
         nodes = self.graph.nodes.values()
-        needed = {each for name in self.graph.computed for each in operands(self.graph[name])}
+        needed = {operand for name in self.graph.computed for operand in operands(self.graph[name])}
         for core, _ in self.chosen:
             needed |= core.reads
         inputs = sorted((n for n in nodes if n.input is not None), key=lambda n: n.input or 0)
         # A tensor of the model that nothing needs would only be one more name to bind.
         tensors = [n for n in nodes if n.tensor is not None and n.name in needed]
-        given = [self.names[each.name] for each in (*inputs, *tensors)]
-        tuned = dict(pair for each in self.tunables.values() for pair in each.values())
+        given = [self.names[input_.name] for input_ in (*inputs, *tensors)]
+        tuned = dict(pair for tunable in self.tunables.values() for pair in tunable.values())
         return [*given, *(f"{name}={default}" for name, default in tuned.items())]
 
     # The body
@@ -202,8 +204,8 @@ class _Writer:
             return
         if fuse.expressible(self.graph, name) and self._chained(name):
             return
-        for each in operands(node):
-            self._value(each)
+        for operand in operands(node):
+            self._value(operand)
         self.body.append(f"{self.names[name]} = {self._replayed(name)}")
 
     def _chained(self, root: str) -> bool:
@@ -234,7 +236,7 @@ class _Writer:
         call = f"fused_{number}({', '.join(self.names[each] for each in given)})"
         self.body.append(f"{self.names[root]} = {call}")
         self.fused_names += ["bias"] * bool(biases)
-        self.fused_names += [plain_name(self.graph[each].op) for each in steps]
+        self.fused_names += [plain_name(self.graph[step].op) for step in steps]
         self.done |= set(steps)
         return True
 
@@ -243,8 +245,8 @@ class _Writer:
             return
         self.cores_done.add(place)
         core, stock = self.chosen[place]
-        for each in sorted(core.reads):
-            self._value(each)
+        for read in sorted(core.reads):
+            self._value(read)
         told = self.told[stock.slug]
         given = [
             f"{name}={self._filled(text)}"
@@ -283,7 +285,7 @@ class _Writer:
             raise CannotAdaptError(f"there is {node.op.removeprefix('aten.')} beside the kernel")
         if base not in beside.VIEWS and not sized:
             self.beside.append(plain_name(node.op))
-        args = [self._literal(each) for each in node.args]
+        args = [self._literal(arg) for arg in node.args]
         if sizes is not None:
             args[1], fixed = sizes
             self.fixed = self.fixed or fixed
@@ -317,7 +319,7 @@ class _Writer:
         return f"{self.names[given]}.device"
 
     def _chunked(self, node: m.GraphNode) -> str:
-        shapes = {tuple(each.shape) for each in node.tensors}
+        shapes = {tuple(tensor.shape) for tensor in node.tensors}
         if len(shapes) != 1:
             raise CannotAdaptError("there is a split into unequal parts beside the kernel")
         return f"{self._literal(node.args[0])}.chunk({len(node.tensors)}, {argument(node, 2, 0)})"

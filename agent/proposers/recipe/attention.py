@@ -167,10 +167,10 @@ def _decode(graph: Graph, root: str) -> Core:
 def _attention(graph: Graph, root: str, family: str = "attention") -> Core:
     found = attempt(_whole, graph, root) or _written(graph, root)
     names = (found.q, found.k, found.v)
-    ranks = {len(graph.shape(each)) for each in names}
-    dtypes = {graph.dtype(each) for each in (*names, root)}
+    ranks = {len(graph.shape(name)) for name in names}
+    dtypes = {graph.dtype(name) for name in (*names, root)}
     require(len(ranks) == 1 and len(dtypes) == 1 and ranks <= {3, 4})
-    q, k, v = (graph.shape(each) for each in names)
+    q, k, v = (graph.shape(name) for name in names)
     require(q[0] == k[0] and k[:-1] == v[:-1] and k[-1] == q[-1] and q[-3] % k[-3] == 0)
     require(q[-1] <= WIDEST_HEAD)
     # Heads without a batch: one batch.

@@ -75,8 +75,8 @@ def bounded(graph: Graph, name: str) -> bool:
     it cuts a dimension that only the model's own tensors have, they are the model's own."""
     node = graph[name]
     source = reference(node.args[0])
-    bounds = [each for each in node.args[2:4] if isinstance(each, int)]
-    if source is None or not any(SMALL < each < _TO_THE_END for each in bounds):
+    bounds = [arg for arg in node.args[2:4] if isinstance(arg, int)]
+    if source is None or not any(SMALL < bound < _TO_THE_END for bound in bounds):
         return False  # from the end, all of it, or by a constant
     size = graph.shape(source)[argument(node, 1, 0)]
     given = [node for node in graph.nodes.values() if node.op in ("input", "tensor")]

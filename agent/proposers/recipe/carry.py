@@ -65,13 +65,17 @@ def signature(stock: Stock) -> Signature | None:
         tree = ast.parse(stock.code)
     except (SyntaxError, ValueError):
         return None
-    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    functions = {
+        statement.name: statement
+        for statement in tree.body
+        if isinstance(statement, ast.FunctionDef)
+    }
     if ENTRY not in functions:
         return None
     given = functions[ENTRY].args
     if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
         return None
-    names = [each.arg for each in given.args]
+    names = [arg.arg for arg in given.args]
     split = len(names) - len(given.defaults)
     defaults = dict(zip(names[split:], map(ast.unparse, given.defaults), strict=True))
     choices = declared_tunables(tree)
@@ -97,14 +101,14 @@ def carried(stock: Stock, *, alone: bool) -> str:
     tree = ast.parse(stock.code)
     drop: set[int] = set()
     for_checks = _for_checks(tree)
-    for index, each in enumerate(tree.body):
-        if isinstance(each, ast.FunctionDef) and each.name in for_checks:
-            first = min([each.lineno, *(d.lineno for d in each.decorator_list)])
+    for index, statement in enumerate(tree.body):
+        if isinstance(statement, ast.FunctionDef) and statement.name in for_checks:
+            first = min([statement.lineno, *(d.lineno for d in statement.decorator_list)])
         elif index == 0 and ast.get_docstring(tree) is not None:
-            first = each.lineno
+            first = statement.lineno
         else:
             continue
-        drop |= set(range(first, (each.end_lineno or first) + 1))
+        drop |= set(range(first, (statement.end_lineno or first) + 1))
     names = {ENTRY: suffix}
     if not alone:
         names |= {name: f"{name}_{suffix}" for name in _defined(tree) if name != ENTRY}
@@ -142,7 +146,11 @@ def _with_cuda(text: str, cuda: str, suffix: str) -> str:
 
 def _for_checks(tree: ast.Module) -> set[str]:
     """Functions for checks, and those that nothing else calls."""
-    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    functions = {
+        statement.name: statement
+        for statement in tree.body
+        if isinstance(statement, ast.FunctionDef)
+    }
     dropped = functions.keys() & CHECKING
     while True:
         kept = [e for e in tree.body if not (isinstance(e, ast.FunctionDef) and e.name in dropped)]
@@ -156,26 +164,26 @@ def _for_checks(tree: ast.Module) -> set[str]:
 def _of_parameters(tree: ast.Module) -> set[int]:
     """Identities of the names that are parameters of the function they stand in."""
     found: set[int] = set()
-    for each in tree.body:
-        if isinstance(each, ast.FunctionDef):
-            taken = {argument.arg for argument in each.args.args}
-            names = (node for node in ast.walk(each) if isinstance(node, ast.Name))
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef):
+            taken = {argument.arg for argument in statement.args.args}
+            names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
             found |= {id(node) for node in names if node.id in taken}
     return found
 
 
 def _names(nodes: Iterable[ast.AST]) -> set[str]:
-    return {n.id for each in nodes for n in ast.walk(each) if isinstance(n, ast.Name)}
+    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def _defined(tree: ast.Module) -> set[str]:
     """Names that a file defines at its top level, imports left out."""
     found: set[str] = set()
-    for each in tree.body:
-        if isinstance(each, ast.FunctionDef | ast.ClassDef):
-            found.add(each.name)
-        elif isinstance(each, ast.Assign):
-            found |= {target.id for target in each.targets if isinstance(target, ast.Name)}
-        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            found.add(each.target.id)
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            found.add(statement.name)
+        elif isinstance(statement, ast.Assign):
+            found |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            found.add(statement.target.id)
     return found - CHECKING

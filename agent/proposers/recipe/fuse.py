@@ -197,10 +197,10 @@ def _known_operands(graph: Graph, name: str) -> bool:
     kwargs = _NAMED_ARGUMENTS.get(_short(node), frozenset())
     if set(node.kwargs) - kwargs:  # x + alpha * y, a rounding mode
         return False
-    for each in node.args:
-        operand = reference(each)
+    for arg in node.args:
+        operand = reference(arg)
         if operand is None:
-            if number(each) is None:
+            if number(arg) is None:
                 return False
         elif not graph.is_tensor(operand) or graph.dtype(operand) not in _OPERANDS:
             return False
@@ -259,8 +259,8 @@ def chain(graph: Graph, root: str, barred: frozenset[str]) -> list[str]:
 
 def operands_of(graph: Graph, steps: Sequence[str]) -> list[str]:
     """Inputs of a chain, without duplicates."""
-    names = [reference(each) for name in steps for each in graph[name].args]
-    return list(dict.fromkeys(each for each in names if each is not None and each not in steps))
+    names = [reference(arg) for name in steps for arg in graph[name].args]
+    return list(dict.fromkeys(name for name in names if name is not None and name not in steps))
 
 
 def kernel_text(

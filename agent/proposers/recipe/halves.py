@@ -22,7 +22,7 @@ def _half(graph: Graph, name: str) -> tuple[str, int, set[str]]:
     rank, length = len(graph.shape(source)), graph.shape(source)[-1]
     if split is not None:
         dim, index = argument(node, 2, 0), argument(graph[name], 1)
-        shapes = [each.shape for each in node.tensors]
+        shapes = [tensor.shape for tensor in node.tensors]
         halves = len(shapes) == 2 and shapes[0] == shapes[1] and isinstance(index, int)
     else:
         dim, start = argument(node, 1, 0), argument(node, 2)

@@ -51,8 +51,8 @@ def _after(graph: Graph, root: str, find: Finder) -> Core:
     shape = graph.shape(root)
     left, seen = [root], {root}
     while left and len(seen) < _REACH:
-        for each in graph[left.pop(0)].args:
-            name = reference(each)
+        for arg in graph[left.pop(0)].args:
+            name = reference(arg)
             if name is None or name in seen:
                 continue
             seen.add(name)
@@ -77,9 +77,9 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core:
         and not core.nodes & set(given) - {result}
     )
     others = [each for each in given if each != result]
-    for each in others:
-        in_reach = _reaches(graph, each, result, core.out_lanes)
-        require(in_reach or _of_lanes(graph, each, result, core))
+    for other in others:
+        in_reach = _reaches(graph, other, result, core.out_lanes)
+        require(in_reach or _of_lanes(graph, other, result, core))
     name = f"_after_{root}"
     text = _text(
         graph, name, steps, result, others, rows=core.op == "matmul", images=bool(core.lane_size)
@@ -95,7 +95,7 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core:
         arguments=arguments,
         results={root: core.results[result]},
         functions=(*core.functions, text),
-        fused=(*core.fused, *(plain_name(graph[each].op) for each in steps)),
+        fused=(*core.fused, *(plain_name(graph[step].op) for step in steps)),
     )
 
 
@@ -113,7 +113,7 @@ def _before(graph: Graph, core: Core) -> Core:
     if not full or core.nodes & {*steps, *given}:
         return core
     source, others = full[0], [each for each in given if each != full[0]]
-    if not all(_reaches(graph, each, main, core.lanes) for each in others):
+    if not all(_reaches(graph, other, main, core.lanes) for other in others):
         return core
     name = f"_before_{main}"
     old, new = f"{{{main}}}", f"{{{source}}}"
@@ -129,7 +129,7 @@ def _before(graph: Graph, core: Core) -> Core:
         arguments=arguments,
         results={key: text.replace(old, new) for key, text in core.results.items()},
         functions=(_text(graph, name, steps, source, others), *core.functions),
-        fused=(*(plain_name(graph[each].op) for each in steps), *core.fused),
+        fused=(*(plain_name(graph[step].op) for step in steps), *core.fused),
         main=source,
     )
 
@@ -151,9 +151,9 @@ def _of_lanes(graph: Graph, name: str, of: str, core: Core) -> bool:
 def _tuple(graph: Graph, names: Sequence[str], shape: tuple[int, ...], lane_size: str = "") -> str:
     """The operands, the number of elements of those that are repeated, and how many elements of
     the result share one of theirs."""
-    given = [f"{{{each}}}.contiguous()" for each in names]
-    given += [f"{{{each}}}.numel()" for each in names if _repeats(graph, each, shape)]
-    given += [lane_size for each in names if fuse.repeated(graph.shape(each), shape)][:1]
+    given = [f"{{{name}}}.contiguous()" for name in names]
+    given += [f"{{{name}}}.numel()" for name in names if _repeats(graph, name, shape)]
+    given += [lane_size for name in names if fuse.repeated(graph.shape(name), shape)][:1]
     return f"({', '.join(given)}{',' * (len(given) == 1)})"
 
 
@@ -178,10 +178,14 @@ def _text(
     values = {source: "x"}
     lines: list[str] = []
     sizes = len(others)
-    inner = sizes + sum(_repeats(graph, each, shape) for each in others)
-    for index, each in enumerate(others):
-        values[each] = f"x{index}"
-        mine, repeats, size = graph.shape(each), _repeats(graph, each, shape), f"operands[{sizes}]"
+    inner = sizes + sum(_repeats(graph, other, shape) for other in others)
+    for index, other in enumerate(others):
+        values[other] = f"x{index}"
+        mine, repeats, size = (
+            graph.shape(other),
+            _repeats(graph, other, shape),
+            f"operands[{sizes}]",
+        )
         place = f"operands[{index}]"
         if mine == shape:
             place += " + lead + lane, mask=mask, other=0.0"
@@ -199,9 +203,9 @@ def _text(
         else:
             lines.append(load)
         sizes += repeats
-    for index, each in enumerate(steps):
-        lines.append(f"v{index} = {fuse.expression(graph[each], values)}")
-        values[each] = f"v{index}"
+    for index, step in enumerate(steps):
+        lines.append(f"v{index} = {fuse.expression(graph[step], values)}")
+        values[step] = f"v{index}"
     body = "\n    ".join(lines)
     return (
         f"@triton.jit\ndef {name}(x, lead, lane, mask, operands):\n"

@@ -32,9 +32,9 @@ def add_rmsnorm(graph: Graph, root: str) -> Core:
     shape, addition = graph.shape(x), graph[x]
     require(addition.op == "aten.add.Tensor" and not addition.kwargs)
     sides = [needed(operand(addition, place)) for place in (0, 1)]
-    require(all(graph.shape(each) == shape for each in sides))
-    (one, casts), (other, more) = (uncast(graph, each) for each in sides)
-    used = {x} | {each for each in casts | more if set(graph.users[each]) <= {x}}
+    require(all(graph.shape(side) == shape for side in sides))
+    (one, casts), (other, more) = (uncast(graph, side) for side in sides)
+    used = {x} | {cast for cast in casts | more if set(graph.users[cast]) <= {x}}
     arguments = {
         "x": as_root(graph, root, one),
         "residual": as_root(graph, root, other),

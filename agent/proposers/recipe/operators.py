@@ -96,7 +96,7 @@ def _column_sum(graph: Graph, root: str) -> Core:
     require(not graph[root].kwargs)
     x = found.tensors["x"]
     rank = len(graph.shape(x))
-    dims = sorted(int(each) % rank for each in found.constants["dims"] or [])
+    dims = sorted(int(dim) % rank for dim in found.constants["dims"] or [])
     count = len(dims)
     require(dims == list(range(count)) and 0 < count < rank and "float" in graph.dtype(x))
     lead = "1, " * count if argument(graph[root], 2) is True else ""
@@ -113,7 +113,7 @@ def _silu_mul(graph: Graph, root: str) -> Core:
     source, casts = uncast(graph, halves[0])
     used = found.nodes | halves[1] | casts
     # A conversion that others need as well stays outside.
-    used -= {each for each in casts if not set(graph.users[each]) <= used}
+    used -= {cast for cast in casts if not set(graph.users[cast]) <= used}
     return single("silu-mul", root, {"x": as_root(graph, root, source)}, nodes=used)
 
 
@@ -136,7 +136,7 @@ def _add(graph: Graph, root: str) -> Core:
     shape, dtype = graph.shape(root), graph.dtype(root)
     one, other = sides = [found.tensors["a"], found.tensors["b"]]
     require(bool(shape) and "float" in dtype)
-    require(all(graph.shape(each) == shape and graph.dtype(each) == dtype for each in sides))
+    require(all(graph.shape(side) == shape and graph.dtype(side) == dtype for side in sides))
     flat = len(shape) != 2
     rows = f".reshape(-1, {{{one}}}.shape[-1])" if flat else ""
     arguments = {"a": f"{{{one}}}{rows}", "b": f"{{{other}}}{rows}"}

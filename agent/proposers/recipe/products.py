@@ -130,7 +130,7 @@ def _triangle(graph: Graph, name: str) -> int | None:
         return graph.triangles[name]
     node = graph[name]
     parts = {"aten.tril.default": -1, "aten.triu.default": 1}
-    if node.op not in parts or any(each != 0 for each in node.args[1:]):
+    if node.op not in parts or any(arg != 0 for arg in node.args[1:]):
         return None
     return parts[node.op]
 

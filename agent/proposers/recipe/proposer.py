@@ -88,11 +88,11 @@ class RecipeProposer(Proposer):
             self._proposals[key] = []  # what fails is told once, not in every round
             self._proposals[key] = self._screened(state, self._made(state))
         return [
-            each
-            for each in self._proposals[key]
-            if each.family not in state.retired
+            proposal
+            for proposal in self._proposals[key]
+            if proposal.family not in state.retired
             # To digest a program takes as long as to write it.
-            and not (state.tried and digest(each.source, each.suffix) in state.tried)
+            and not (state.tried and digest(proposal.source, proposal.suffix) in state.tried)
         ]
 
     @property
@@ -129,7 +129,9 @@ class RecipeProposer(Proposer):
                 notes += self.notes
             if form is other:
                 told = f"; rewritten: {', '.join(rules)}"
-                made = [each.model_copy(update={"note": each.note + told}) for each in made]
+                made = [
+                    proposal.model_copy(update={"note": proposal.note + told}) for proposal in made
+                ]
         self.notes = tuple(dict.fromkeys(notes))
         return made[:_MOST]
 
@@ -192,7 +194,7 @@ def _triangles(graph: Graph, source: str) -> dict[str, int]:
     """Inputs of the graph that the problem's text makes as triangles, and which."""
     inputs = [node for node in graph.nodes.values() if node.op == "input"]
     try:
-        parts = [part_of(each) for each in read_problem(source).inputs]
+        parts = [part_of(input_) for input_ in read_problem(source).inputs]
     except KbError:
         return {}
     if len(parts) != len(inputs):
@@ -255,14 +257,14 @@ def _ways(graph: Graph, kernels: _Kernels) -> list[Recognised]:
 def choices(kernels: Sequence[Sequence[Stock]]) -> list[list[Stock]]:
     """Which kernel does each core's work in a file: all their best, and in turn another for one of
     them. CUDA kernels may be for some sizes only, so one of the first files has none."""
-    best = [each[0] for each in kernels]
+    best = [kernel[0] for kernel in kernels]
     found = [best]
-    triton = [next((stock for stock in each if not stock.cuda), None) for each in kernels]
+    triton = [next((stock for stock in kernel if not stock.cuda), None) for kernel in kernels]
     without = [stock for stock in triton if stock is not None]
     if len(without) == len(best) and without != best:
         found.append(without)
-    for place, each in enumerate(kernels):
-        found += [[*best[:place], other, *best[place + 1 :]] for other in each[1:]]
+    for place, kernel in enumerate(kernels):
+        found += [[*best[:place], other, *best[place + 1 :]] for other in kernel[1:]]
     return [one for place, one in enumerate(found) if one not in found[:place]]
 
 

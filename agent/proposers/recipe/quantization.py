@@ -19,10 +19,10 @@ def nvfp4(graph: Graph, root: str) -> Core:
     require(graph.dtype(root) == "uint8" and "__or__" in graph[root].op)
     cone = _ancestors(graph, root)
     constants = {
-        (graph[name].op, float(each))
+        (graph[name].op, float(arg))
         for name in cone
-        for each in graph[name].args
-        if isinstance(each, int | float)
+        for arg in graph[name].args
+        if isinstance(arg, int | float)
     }
     down = {("aten.gt.Scalar", each) for each in _TIES_DOWN}
     up = {("aten.ge.Scalar", each) for each in _TIES_UP}
@@ -48,7 +48,7 @@ def nvfp4(graph: Graph, root: str) -> Core:
     x, casts = uncast(graph, values)
     factor = _global_scale(graph, inside)
     inside |= {root} | fills
-    inside |= {each for each in casts if set(graph.users[each]) <= inside}
+    inside |= {cast for cast in casts if set(graph.users[cast]) <= inside}
     wide = "" if graph.dtype(x) == graph.dtype(values) else ".float()"
     scale = "None" if factor == 1.0 else f"{{{x}}}.new_full((1,), {factor!r}, dtype=torch.float32)"
     return Core(
@@ -93,10 +93,10 @@ def _global_scale(graph: Graph, inside: set[str]) -> float:
         if graph[user].op == "aten.div.Tensor":
             return 1.0
         if graph[user].op == "aten.mul.Tensor":
-            for each in graph[user].args:
-                name = reference(each)
-                if isinstance(each, int | float):
-                    return float(each)
+            for arg in graph[user].args:
+                name = reference(arg)
+                if isinstance(arg, int | float):
+                    return float(arg)
                 if name is not None and graph[name].op == "aten.full.default":
                     filled = argument(graph[name], 1)
                     require(isinstance(filled, int | float))
@@ -116,4 +116,6 @@ def _ancestors(graph: Graph, name: str) -> set[str]:
 
 
 def _depends_on_inputs(graph: Graph, name: str) -> bool:
-    return any(graph[each].op in ("input", "tensor") for each in {name} | _ancestors(graph, name))
+    return any(
+        graph[ancestor].op in ("input", "tensor") for ancestor in {name} | _ancestors(graph, name)
+    )

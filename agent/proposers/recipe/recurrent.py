@@ -33,7 +33,7 @@ def _recurrent(graph: Graph, root: str) -> Core:
     arguments = {
         "x": f"{{{x}}}",
         "h0": f"{{{states[0]}}}",
-        "weights": f"torch.cat([{', '.join(f'{{{each}}}.reshape(-1)' for each in weights)}])",
+        "weights": f"torch.cat([{', '.join(f'{{{weight}}}.reshape(-1)' for weight in weights)}])",
         "kind": repr(kind),
         "bias": repr(bool(bias)),
         "bidirectional": repr(bool(bidirectional)),

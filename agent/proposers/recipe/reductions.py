@@ -189,7 +189,7 @@ def _place(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> Plac
     require(graph.is_tensor(x) and "float" in graph.dtype(x))
     rank = len(graph.shape(x))
     require(dims is None or isinstance(dims, list))
-    chosen = sorted({int(each) % rank for each in dims}) if dims and rank else [*range(rank)]
+    chosen = sorted({int(dim) % rank for dim in dims}) if dims and rank else [*range(rank)]
     require(bool(chosen) and chosen == [*range(chosen[0], chosen[0] + len(chosen))])
     given = argument(node, keep_at, node.kwargs.get("keepdim"))
     return Place(x, chosen[0], len(chosen), rank, keep=given is True)
@@ -232,7 +232,7 @@ def _core(  # noqa: PLR0917 (each is a part of the core)
     x, first, end = place.x, place.first, place.first + place.count
     flat = f".flatten({first}, {end - 1})" if place.count > 1 else ""
     arguments = {"x": f"{{{x}}}{flat}", "dim": str(first), **given}
-    floating = [each for each in results or [root] if "float" in graph.dtype(each)]
+    floating = [result for result in results or [root] if "float" in graph.dtype(result)]
     if floating:
         arguments |= out_dtype(graph, floating[0], x)
     back = ""

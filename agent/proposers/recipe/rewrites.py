@@ -40,7 +40,7 @@ def rewritten(graph: Graph) -> tuple[Graph, tuple[str, ...]] | None:
         changed = False
         for name in graph.computed:
             forms = (form(graph, name).tried() for form in (_Reduction, Pooling, Attention))
-            found = next((each for each in forms if each is not None), None)
+            found = next((form for form in forms if form is not None), None)
             if found is not None:
                 graph, rule = found
                 used += [rule] if rule else []
@@ -141,7 +141,9 @@ class _Reduction(Rewriting):
         batch, channels, *sizes = self._shape(given)
         made, window = self._shape(x.name), self._shape(weight)[2:]
         stretches = _stretches(settings, sizes, window, made[2:], transposed=transposed)
-        whole = all({*each} == {(0, size)} for each, size in zip(stretches, sizes, strict=True))
+        whole = all(
+            {*stretch} == {(0, size)} for stretch, size in zip(stretches, sizes, strict=True)
+        )
         if whole:
             means = self._add(_MEAN, [ref(given), taps], [batch, channels])
             kernel = self._add(_SUM, [ref(weight), taps], self._shape(weight)[:2])

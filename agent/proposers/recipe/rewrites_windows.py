@@ -122,7 +122,7 @@ class Pooling(Rewriting):
         sides = before
         if before != after:
             sizes = zip(self._shape(x)[2:], before, after, strict=True)
-            padded = [*self._shape(x)[:2], *(sum(each) for each in sizes)]
+            padded = [*self._shape(x)[:2], *(sum(size) for size in sizes)]
             pairs = zip(reversed(before), reversed(after), strict=True)
             pads = [each for pair in pairs for each in pair]
             x = self._add("aten.constant_pad_nd.default", [ref(x), pads, 0], padded)

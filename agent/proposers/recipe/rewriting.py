@@ -49,7 +49,7 @@ class Rewriting:
         if x.op == "aten.addmm.default":
             names = [*names[1:], names[0]]
         left, weight, *bias = names
-        ranks = [len(self._shape(each)) for each in names]
+        ranks = [len(self._shape(name)) for name in names]
         require(ranks[0] >= 2 and ranks[1:] == [2, 1][: len(bias) + 1])
         along = 0
         if x.op != "aten.linear.default":
@@ -64,7 +64,7 @@ class Rewriting:
         comes from there, the operand, and the other one, which is None where it is a number."""
         require(x.op in (*ADDING, *SCALING) and len(x.args) == 2 and not x.kwargs)
         sides = [operand(x, place) for place in (0, 1)]
-        place = needed(next((i for i, each in enumerate(sides) if self._full(each, x)), None))
+        place = needed(next((i for i, side in enumerate(sides) if self._full(side, x)), None))
         require(place == 0 or x.op in ("aten.add.Tensor", "aten.mul.Tensor"))
         inner, other = needed(sides[place]), sides[1 - place]
         require(other is not None or isinstance(x.args[1 - place], int | float))
@@ -84,7 +84,7 @@ class Rewriting:
             if node.op in (*PRODUCTS, *TRANSPOSED, *CONVOLUTIONS):
                 return True
             sides = [operand(node, place) for place in range(len(node.args))]
-            inner = next((each for each in sides if self._full(each, node)), None)
+            inner = next((side for side in sides if self._full(side, node)), None)
             if node.op not in (*ADDING, *SCALING) or inner is None:
                 return False
             name = inner
@@ -103,7 +103,7 @@ class Rewriting:
         return len(self._graph.users[name]) == 1 and name not in self._graph.outputs
 
     def _shape(self, name: str) -> tuple[int, ...]:
-        new = next((each for each in self._new if each.name == name), None)
+        new = next((node for node in self._new if node.name == name), None)
         return tuple(new.tensors[0].shape) if new is not None else self._graph.shape(name)
 
     def _reduced(self, name: str, dims: Sequence[int]) -> list[int]:
@@ -136,7 +136,7 @@ class Rewriting:
         for node in self._graph.nodes.values():
             nodes += self._new if node.name == name else [node]
         there = {name: ref(self._stands)}
-        outputs = [self._stands if each == name else each for each in self._graph.outputs]
+        outputs = [self._stands if output == name else output for output in self._graph.outputs]
         graph = self._graph.with_nodes([with_values(each, there) for each in nodes], outputs)
         return replace(graph, sized=graph.sized or self._sized)
 

@@ -16,14 +16,14 @@ def rope(graph: Graph, root: str) -> Core:
     rank = len(graph.shape(root))
     require(node.op == "aten.cat.default" and isinstance(parts, list) and len(parts) == 2)
     require(isinstance(dim, int) and dim % rank == rank - 1)
-    first, second = (needed(reference(each)) for each in parts)
+    first, second = (needed(reference(part)) for part in parts)
     minus, plus = graph[first], graph[second]
     require(minus.op == "aten.sub.Tensor" and plus.op == "aten.add.Tensor")
     require(not minus.kwargs and not plus.kwargs)
     products = [needed(operand(each, place)) for each in (minus, plus) for place in (0, 1)]
-    factors = [_factors(graph, each) for each in products]
+    factors = [_factors(graph, product) for product in products]
     nodes = {first, second, *products}
-    right = [set(each) for each in factors[2:]]
+    right = [set(factor) for factor in factors[2:]]
     # a c - b s: the order of the factors and of the sum is free.
     for a, cos in permutations(factors[0]):
         for b, sin in permutations(factors[1]):

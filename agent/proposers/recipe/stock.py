@@ -42,9 +42,9 @@ class CorpusShelf:
         """See `Shelf.kernels`."""
         licence = self._corpus.manifest.licence
         found = [
-            _stock(each.entry, each.text, each.launch_code, gpu, licence)
-            for each in self._corpus.kernels
-            if _suits(each.entry, family, architecture)
+            _stock(kernel.entry, kernel.text, kernel.launch_code, gpu, licence)
+            for kernel in self._corpus.kernels
+            if _suits(kernel.entry, family, architecture)
         ]
         return _ordered(found)
 
@@ -117,7 +117,7 @@ def _is_whole(record: KernelRecord) -> bool:
 def _stock(entry: Kernel, code: str, launcher: str, gpu: str | None, licence: str) -> Stock:
     # The leading comment, which is the entry's text, stays behind.
     cuda = code.partition("*/")[2] if code.lstrip().startswith("/*") else code
-    cited = "; ".join(f"{each.title} ({each.licence}) {each.url}" for each in entry.sources)
+    cited = "; ".join(f"{source.title} ({source.licence}) {source.url}" for source in entry.sources)
     return Stock(
         slug=entry.slug,
         op=entry.op,
@@ -133,9 +133,11 @@ def _stock(entry: Kernel, code: str, launcher: str, gpu: str | None, licence: st
 def _fraction(entry: Kernel, gpu: str | None) -> float | None:
     """How near to the floor the kernel came on this card; sizes differ, so times do not compare."""
     found = [
-        each.floor_fraction
-        for each in entry.verified
-        if each.floor_fraction is not None and gpu is not None and _card(each.gpu) == _card(gpu)
+        verified.floor_fraction
+        for verified in entry.verified
+        if verified.floor_fraction is not None
+        and gpu is not None
+        and _card(verified.gpu) == _card(gpu)
     ]
     return max(found, default=None)
 
@@ -159,7 +161,9 @@ def _ordered(found: Iterable[Stock]) -> list[Stock]:
             not each.techniques,
         ),
     )
-    best = max((each.floor_fraction or 0.0 for each in ordered if not each.cuda), default=0.0)
+    best = max((stock.floor_fraction or 0.0 for stock in ordered if not stock.cuda), default=0.0)
     return [
-        each for each in ordered if not each.cuda or (each.floor_fraction or 0.0) > _BETTER * best
+        stock
+        for stock in ordered
+        if not stock.cuda or (stock.floor_fraction or 0.0) > _BETTER * best
     ]

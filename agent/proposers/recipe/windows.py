@@ -187,7 +187,9 @@ def _windowed(  # noqa: PLR0917 (the parts of a core)
 ) -> Core:
     """A core of a family and rank with one result; an image without a batch gets one of size 1."""
     family, rank = kind
-    require(all(each is not None and reference(each) is None for each in settings.values()))
+    require(
+        all(setting is not None and reference(setting) is None for setting in settings.values())
+    )
     batched = len(graph.shape(tensors["x"])) - rank - 1
     require(batched in (0, 1))
     arguments, result = values(**tensors), "{r}"

@@ -33,7 +33,7 @@ def opened(text: str) -> tuple[Tunable, list[Tunable]]:
     versions = collapsed(text)
     if not versions:
         return find(text), []
-    first, *others = [find(each) for each in versions]
+    first, *others = [find(version) for version in versions]
     return first, others
 
 
@@ -47,17 +47,17 @@ def collapsed(text: str) -> list[str]:
     tree = ast.parse(text)
     offsets = Offsets(text)
     choices: list[list[Site]] = []
-    kernels = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
-    for node in (configs for each in kernels if is_jit(each) for configs in autotuned(each)):
+    kernels = [child for child in ast.walk(tree) if isinstance(child, ast.FunctionDef)]
+    for node in (configs for kernel in kernels if is_jit(kernel) for configs in autotuned(kernel)):
         configs = list(itertools.islice(_configurations(tree, node), _MOST + 1))
         if 1 < len(configs) <= _MOST:
             span = offsets.span(node)
-            choices.append([Site(*span, f"[{each}]", fixed=True) for each in configs])
+            choices.append([Site(*span, f"[{config}]", fixed=True) for config in configs])
     if not choices:
         return []
     versions = []
     for number in range(max(map(len, choices))):
-        chosen = [each[min(number, len(each) - 1)] for each in choices]
+        chosen = [choice[min(number, len(choice) - 1)] for choice in choices]
         versions.append(rewrite(text, [(site, 0) for site in chosen]))
     return versions
 
@@ -77,8 +77,8 @@ def _expanded(
         raise _UnknownError
     match node:
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            for each in items:
-                inner = each.value if isinstance(each, ast.Starred) else each
+            for item in items:
+                inner = item.value if isinstance(item, ast.Starred) else item
                 yield from _expanded(tree, inner, known, depth)
         case ast.ListComp(elt=element, generators=generators):
             for names in _combinations(tree, generators, known):
@@ -91,8 +91,10 @@ def _expanded(
         case ast.Name(id=name):
             yield from _expanded(tree, _assigned(tree, name), known, depth - 1)
         case ast.Call() if called(node) == "Config":
-            given = [repr(_value(tree, each, known)) for each in node.args]
-            given += [f"{each.arg}={_value(tree, each.value, known)!r}" for each in node.keywords]
+            given = [repr(_value(tree, arg, known)) for arg in node.args]
+            given += [
+                f"{keyword.arg}={_value(tree, keyword.value, known)!r}" for keyword in node.keywords
+            ]
             yield f"{ast.unparse(node.func)}({', '.join(given)})"
         case _:
             raise _UnknownError
@@ -129,7 +131,7 @@ def _value(tree: ast.Module, node: ast.expr, known: Mapping[str, Any]) -> Any:  
         case ast.Name(id=name):
             return known[name] if name in known else _value(tree, _assigned(tree, name), known)
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_value(tree, each, known) for each in items]
+            return [_value(tree, item, known) for item in items]
         case ast.Dict(keys=keys, values=values):
             return {
                 _value(tree, key, known): _value(tree, value, known)
@@ -150,9 +152,9 @@ def _value(tree: ast.Module, node: ast.expr, known: Mapping[str, Any]) -> Any:  
 
 
 def _assigned(tree: ast.Module, name: str) -> ast.expr:
-    assigned = [found for each in tree.body if (found := assignment(each)) is not None]
+    assigned = [found for statement in tree.body if (found := assignment(statement)) is not None]
     pairs = (named_values(target, value) for targets, value in assigned for target in targets)
-    match [value for each in pairs for found, value in each if found == name]:
+    match [value for pair in pairs for found, value in pair if found == name]:
         case [value]:
             return value
     raise _UnknownError
@@ -160,9 +162,9 @@ def _assigned(tree: ast.Module, name: str) -> ast.expr:
 
 def _returned(tree: ast.Module, name: str) -> ast.expr:
     """What a function of one statement returns."""
-    for each in tree.body:
-        if isinstance(each, ast.FunctionDef) and each.name == name:
-            match [s for s in each.body if not isinstance(s, ast.Expr)]:
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == name:
+            match [s for s in statement.body if not isinstance(s, ast.Expr)]:
                 case [ast.Return(value=ast.expr() as value)]:
                     return value
     raise _UnknownError

@@ -109,7 +109,7 @@ class Ledger(Generic[P]):
     @property
     def best_ms(self) -> float:
         """Milliseconds of the fastest point; infinite where none works."""
-        return min((each.median for each in self.trials.values()), default=math.inf)
+        return min((trial.median for trial in self.trials.values()), default=math.inf)
 
 
 def halve(
@@ -140,7 +140,7 @@ def halve(
         ranked = _ranked(known)
         if number == len(rungs) - 1 or ledger.left <= 0 or len(ranked) <= 1:
             break
-        alive = [each.point for each in survivors(ranked, max(2, -(-len(ranked) // _KEPT)))]
+        alive = [survivor.point for survivor in survivors(ranked, max(2, -(-len(ranked) // _KEPT)))]
         if incumbent not in alive:
             alive.append(incumbent)
         say(Progress(f"{len(alive)} of {len(known)} continue"))
@@ -153,7 +153,7 @@ def survivors(ranked: Sequence[Trial[P]], count: int) -> list[Trial[P]]:
     if not kept:
         return kept
     limit = kept[-1].median * (1 + 2 * kept[-1].noise)
-    doubtful = [each for each in ranked[count:] if each.median * (1 - 2 * each.noise) <= limit]
+    doubtful = [trial for trial in ranked[count:] if trial.median * (1 - 2 * trial.noise) <= limit]
     return kept + doubtful[:_MOST_DOUBTFUL]
 
 

@@ -53,7 +53,7 @@ def autotuned(kernel: ast.FunctionDef) -> list[ast.expr]:
     found = []
     for decorator in kernel.decorator_list:
         if isinstance(decorator, ast.Call) and called(decorator) == "autotune":
-            given = [each.value for each in decorator.keywords if each.arg == "configs"]
+            given = [keyword.value for keyword in decorator.keywords if keyword.arg == "configs"]
             found += [*given, *decorator.args[:1]][:1]
     return found
 
@@ -92,11 +92,11 @@ def language_name(tree: ast.Module) -> str:
 
 class _Reader:
     def __init__(self, node: ast.FunctionDef) -> None:
-        noted = [(each.arg, each.annotation) for each in all_parameters(node)]
+        noted = [(parameter.arg, parameter.annotation) for parameter in all_parameters(node)]
         noted += [
-            (each.target.id, each.annotation)
-            for each in ast.walk(node)
-            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+            (child.target.id, child.annotation)
+            for child in ast.walk(node)
+            if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name)
         ]
         names = dict.fromkeys(name for name, note in noted if note and _is_constexpr(note))
         self.facts = KernelFacts(node, tuple(names))
@@ -133,9 +133,9 @@ class _Reader:
         """Axes of the grid that a value is computed from, loads left out."""
         match node:
             case ast.Call() if called(node) == "program_id":
-                given = [*node.args, *(each.value for each in node.keywords)]
+                given = [*node.args, *(keyword.value for keyword in node.keywords)]
                 values = (each.value for each in given if isinstance(each, ast.Constant))
-                return {each for each in values if isinstance(each, int)}
+                return {value for value in values if isinstance(value, int)}
             case ast.Call() if called(node) == "load":
                 return set()
             case ast.Name(id=name):
@@ -148,9 +148,9 @@ class _Reader:
             case ast.For(iter=ast.Call() as over):
                 facts.loops = True
                 if called(over) in {"range", "static_range"} and len(over.args) == 3:
-                    for each in self._names(over.args[2]):
-                        facts.steps.add(each)
-                        self._bound(each, over.args[1])
+                    for name in self._names(over.args[2]):
+                        facts.steps.add(name)
+                        self._bound(name, over.args[1])
                 loads = any(called(each) == "load" for each in ast.walk(node))
                 if called(over) == "range" and loads:
                     facts.ranges.append(over)
@@ -174,8 +174,8 @@ class _Reader:
             facts.extents |= self._names(*node.args[1:])
         elif name in _DOTS:
             facts.dots = True
-            for each in node.args[:2]:
-                facts.dotted |= self._lanes_of(each)
+            for arg in node.args[:2]:
+                facts.dotted |= self._lanes_of(arg)
         elif name == "num_programs":
             facts.counts_programs = True
         elif name in {"load", "store"} and node.args:
@@ -201,7 +201,7 @@ class _Reader:
 
 
 def _names_in(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
 def _is_constexpr(annotation: ast.expr) -> bool:

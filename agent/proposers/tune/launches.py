@@ -56,7 +56,7 @@ class Module:
             self._launch(node, func)
             for node in self.parents
             if isinstance(node, ast.Call) and isinstance(func := node.func, ast.Subscript)
-            if self._kernel(func) or any(each.arg in OPTIONS for each in node.keywords)
+            if self._kernel(func) or any(keyword.arg in OPTIONS for keyword in node.keywords)
         ]
 
     def function_of(self, node: ast.AST) -> Function | None:
@@ -86,10 +86,10 @@ class Module:
                 inner = node.args
             case ast.Subscript(value=ast.Name() as base, slice=ast.Constant(value=str(key))):
                 entries = [self._entries(each) for each in self.values(base)]
-                inner = [each[key] for each in entries if each and key in each]
+                inner = [entry[key] for entry in entries if entry and key in entry]
             case _:
                 return []
-        found = [each for part in inner for each in self.literals(part, depth - 1)]
+        found = [literal for part in inner for literal in self.literals(part, depth - 1)]
         return list(dict.fromkeys(found))
 
     def values(self, name: ast.Name) -> list[ast.expr]:
@@ -122,14 +122,14 @@ class Module:
         while above is not None and not isinstance(above, ast.ClassDef):
             above = self.parents.get(above)
         found: list[ast.expr] = []
-        for each in ast.walk(above) if above is not None else ():
-            match each:
+        for child in ast.walk(above) if above is not None else ():
+            match child:
                 case ast.Assign(
                     targets=[ast.Attribute(value=ast.Name(id="self"), attr=attribute)], value=value
                 ) if attribute == name:
                     found.append(value)
                 case ast.Assign(targets=[ast.Name(id=attribute)], value=value) if (
-                    attribute == name and self.parents.get(each) is above
+                    attribute == name and self.parents.get(child) is above
                 ):
                     found.append(value)
         return found
@@ -156,8 +156,10 @@ class Module:
         arguments: dict[str, ast.expr] = {}
         autotuned = False
         if kernel is not None:
-            autotuned = any("autotune" in ast.dump(each) for each in kernel.node.decorator_list)
-            names = [each.arg for each in all_parameters(kernel.node)]
+            autotuned = any(
+                "autotune" in ast.dump(decorator) for decorator in kernel.node.decorator_list
+            )
+            names = [parameter.arg for parameter in all_parameters(kernel.node)]
             arguments = dict(defaults(kernel.node))
             for position, argument in enumerate(call.args):
                 if isinstance(argument, ast.Starred):
@@ -182,11 +184,11 @@ class Module:
     def _keywords(self, call: ast.Call) -> tuple[dict[str, ast.expr], bool]:
         given: dict[str, ast.expr] = {}
         complete = True
-        for each in call.keywords:
-            if each.arg:
-                given[each.arg] = each.value
+        for keyword in call.keywords:
+            if keyword.arg:
+                given[keyword.arg] = keyword.value
                 continue
-            entries = self._entries(self.resolved(each.value))
+            entries = self._entries(self.resolved(keyword.value))
             complete = complete and entries is not None
             given |= entries or {}
         return given, complete

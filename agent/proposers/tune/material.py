@@ -72,8 +72,8 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
         raise KbError(f"the problem cannot be run: {error}") from None
     exporter = session.buffers
     given = [
-        exporter.allocate(f"tune.parameter.{index}", each.tensor)
-        for index, each in enumerate(described.parameters)
+        exporter.allocate(f"tune.parameter.{index}", parameter.tensor)
+        for index, parameter in enumerate(described.parameters)
     ]
     buffers = list(given)
     sets: list[list[m.Argument]] = []
@@ -88,13 +88,13 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
             arguments.append(m.BufferArgument(buffer=name))
         sets.append(arguments)
     worker.open(buffers)
-    worker.export_parameters([each.name for each in given])
-    for number, each in enumerate(sets):
-        into = [a.buffer if isinstance(a, m.BufferArgument) else None for a in each]
+    worker.export_parameters([exported.name for exported in given])
+    for number, set_ in enumerate(sets):
+        into = [a.buffer if isinstance(a, m.BufferArgument) else None for a in set_]
         worker.make_inputs(_FIRST_SEED + number, into)
     command = described.kernel(
-        [each.name for each in inputs],
-        buffers=[each.name for each in given],
+        [input_.name for input_ in inputs],
+        buffers=[exported.name for exported in given],
         source=subject.kernel.text,
         module_name="version",
         form=subject.kernel.form.value,
@@ -106,7 +106,7 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
     if subject.reference is not None:
         other = {"source": subject.reference.text, "form": subject.reference.form.value}
         reference = command.model_copy(update=other | {"module_name": "reference"})
-    kinds = [each.tensor.dtype for each in inputs if each.tensor is not None]
+    kinds = [input_.tensor.dtype for input_ in inputs if input_.tensor is not None]
     tolerance = max((_TOLERANCE.get(kind, 0.0) for kind in kinds), default=_LOOSEST)
     tolerance *= _UNFUSED if reference is not None else 1.0
     return Material(inputs, buffers, sets, command, reference, tolerance)
@@ -115,6 +115,6 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
 def _count(inputs: list[m.InputSpec], device: str) -> int:
     if device == "cpu":
         return 1
-    nbytes = sum(each.tensor.nbytes for each in inputs if each.tensor is not None)
+    nbytes = sum(input_.tensor.nbytes for input_ in inputs if input_.tensor is not None)
     free = int(torch.cuda.mem_get_info(torch.device(device))[0])
     return max(1, min(sets_wanted(nbytes, l2_bytes(device)), sets_fitting(nbytes, free)))

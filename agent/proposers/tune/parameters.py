@@ -87,7 +87,7 @@ class _Finder:
         self._tunables()
         named = self._named([*dict.fromkeys(self.by_node.values()), *self.inserted])
         facts = self.module.kernels
-        dots = any(each.dots for each in facts.values())
+        dots = any(fact.dots for fact in facts.values())
         return Tunable(self.text, named, tuple(_shapes(facts, named)), dots)
 
     # Arguments of launches
@@ -126,18 +126,20 @@ class _Finder:
 
     def _signature(self, kernel: KernelFacts) -> None:
         """Constexprs that get their value inside the kernel, or from a global."""
-        inside = set(kernel.constexprs) - {each.arg for each in all_parameters(kernel.node)}
-        for each in ast.walk(kernel.node):
-            if not (isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)):
+        inside = set(kernel.constexprs) - {
+            parameter.arg for parameter in all_parameters(kernel.node)
+        }
+        for child in ast.walk(kernel.node):
+            if not (isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)):
                 continue
-            outside = each.id not in kernel.constexprs and self._is_global(each)
-            if each.id in inside or outside:
-                self._size(each, each.id, kernel)
+            outside = child.id not in kernel.constexprs and self._is_global(child)
+            if child.id in inside or outside:
+                self._size(child, child.id, kernel)
 
     def _is_global(self, name: ast.Name) -> bool:
         """A module-level `X = tl.constexpr(…)`, or `X: tl.constexpr = …`."""
-        for each in self.module.tree.body:
-            match each:
+        for statement in self.module.tree.body:
+            match statement:
                 case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call() as value):
                     if target == name.id and called(value) == "constexpr":
                         return True
@@ -151,18 +153,18 @@ class _Finder:
         nodes = [*ast.walk(kernel.node)]
         ends = {
             end.value
-            for each in nodes
-            if isinstance(each, ast.Call) and called(each) == "arange" and len(each.args) == 2
-            if isinstance(end := each.args[1], ast.Constant) and type(end.value) is int
+            for node in nodes
+            if isinstance(node, ast.Call) and called(node) == "arange" and len(node.args) == 2
+            if isinstance(end := node.args[1], ast.Constant) and type(end.value) is int
         }
         integers = [n for n in nodes if isinstance(n, ast.Constant) and type(n.value) is int]
         for value in sorted(end for end in ends if end >= _LEAST_INNER):
             draft = _Draft(f"{kernel.node.name}_{value}", Role.TILE, value=value)
             draft.least = 16 if kernel.dots else 1
-            for each in integers:
-                if each.value == value and each not in self.by_node:
-                    draft.nodes[each] = 0
-                    self.by_node[each] = draft
+            for integer in integers:
+                if integer.value == value and integer not in self.by_node:
+                    draft.nodes[integer] = 0
+                    self.by_node[integer] = draft
 
     # Options and loops
 
@@ -189,12 +191,12 @@ class _Finder:
     def _configuration(self, kernel: KernelFacts) -> None:
         """The one configuration of an autotuned kernel."""
         for listed in autotuned(kernel.node):
-            configs = [each for each in ast.walk(listed) if called(each) == "Config"]
+            configs = [child for child in ast.walk(listed) if called(child) == "Config"]
             if len(configs) != 1 or not isinstance(listed, ast.List):
                 continue
             (config,) = configs
             assert isinstance(config, ast.Call)
-            options = {each.arg: each.value for each in config.keywords if each.arg}
+            options = {keyword.arg: keyword.value for keyword in config.keywords if keyword.arg}
             values = config.args[0] if config.args else options.get("kwargs")
             if isinstance(values, ast.Dict):
                 for key, value in zip(values.keys, values.values, strict=True):
@@ -210,7 +212,7 @@ class _Finder:
         language = language_name(self.module.tree)
         sites: list[Site] = []
         for call in kernel.ranges:
-            given = {each.arg: each.value for each in call.keywords}
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
             if "num_stages" in given:
                 self._option(given["num_stages"], "loop_stages", Role.LOOP_STAGES)
             elif not kernel.dots and call.args and language:
@@ -228,7 +230,9 @@ class _Finder:
     def _ties(self, launch: Launch) -> None:
         sizes = {}
         for name, argument in launch.arguments.items():
-            nodes = [each for each in self.module.literals(argument) if each in self.by_node]
+            nodes = [
+                literal for literal in self.module.literals(argument) if literal in self.by_node
+            ]
             if len(nodes) == 1 and self.by_node[nodes[0]].role is Role.TILE:
                 sizes[name] = nodes[0]
         for draft in dict.fromkeys(self.by_node.values()):
@@ -273,9 +277,9 @@ class _Finder:
         """`TUNABLES = {parameter of kernel_function: values}`."""
         listed = declared_tunables(self.module.tree)
         functions = [
-            each
-            for each in self.module.tree.body
-            if isinstance(each, ast.FunctionDef) and each.name == "kernel_function"
+            statement
+            for statement in self.module.tree.body
+            if isinstance(statement, ast.FunctionDef) and statement.name == "kernel_function"
         ]
         if not listed or "tune" in listed or len(functions) != 1:
             return  # a kernel with `tune` searches by itself
@@ -335,11 +339,11 @@ def _role(node: ast.Constant, name: str, kernel: KernelFacts) -> Role | None:
 def _shapes(
     kernels: dict[str, KernelFacts], parameters: Sequence[Parameter]
 ) -> Iterable[TileShape]:
-    names = {alias: each.name for each in parameters for alias in each.aliases}
+    names = {alias: parameter.name for parameter in parameters for alias in parameter.aliases}
     for kernel, facts in kernels.items():
         for tile in sorted(facts.tiles, key=lambda each: sorted(each.names)):
             known = frozenset(
-                names[f"{kernel}.{each}"] for each in tile.names if f"{kernel}.{each}" in names
+                names[f"{kernel}.{name}"] for name in tile.names if f"{kernel}.{name}" in names
             )
             if known:
                 yield TileShape(

@@ -86,20 +86,20 @@ class TuneProposer(Proposer):
         """Kernels worth the time: Triton, right, with something to change, not tuned before."""
         tuned = {
             parent
-            for each in state.history
-            if each.candidate.proposer == self.name
-            for parent in each.candidate.parents
+            for judged in state.history
+            if judged.candidate.proposer == self.name
+            for parent in judged.candidate.parents
         }
-        every = {each.id: each for each in (state.leader, *state.beam)}
+        every = {judged.id: judged for judged in (state.leader, *state.beam)}
         return [
-            each
-            for each in every.values()
-            if each.id not in tuned | self._done
+            judged
+            for judged in every.values()
+            if judged.id not in tuned | self._done
             # Its configuration was found by quick timings: twelve further searches, of recipes'
             # kernels in 17 runs, found nothing that is faster.
-            and each.candidate.quick_ms is None
-            and (each.outcome.right or each.id == state.start.id)
-            and has_parameters(each.candidate.source, each.candidate.file)
+            and judged.candidate.quick_ms is None
+            and (judged.outcome.right or judged.id == state.start.id)
+            and has_parameters(judged.candidate.source, judged.candidate.file)
         ]
 
     def _tuned(self, state: SearchState, judged: Judged, seconds: float) -> list[Proposal]:
@@ -178,8 +178,8 @@ def chosen(tuned: Tuned, given: str) -> list[Version]:
     if tuned.given_ms is None:
         return []
     faster = [
-        each
-        for each in tuned.versions
-        if each.source != given and each.ms < tuned.given_ms * (1 - _GAIN)
+        version
+        for version in tuned.versions
+        if version.source != given and version.ms < tuned.given_ms * (1 - _GAIN)
     ]
-    return [each for each in faster[:2] if each.ms <= faster[0].ms * (1 + _CLOSE)]
+    return [version for version in faster[:2] if version.ms <= faster[0].ms * (1 + _CLOSE)]

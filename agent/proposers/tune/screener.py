@@ -53,13 +53,13 @@ class Screener:
         """
         self.notes = ()
         seconds = self._allowed(state)
-        usable = [each for each in proposals if _is_function(each)]
+        usable = [proposal for proposal in proposals if _is_function(proposal)]
         if state.interpret or seconds < _LEAST_SECONDS or not usable:
             return list(proposals)
         request = Screening.like(
             state,
             problem=state.problem.source,
-            kernels=tuple(each.source for each in usable),
+            kernels=tuple(proposal.source for proposal in usable),
             reference=eager_start(state.problem.source).source,
             start_ms=state.start.outcome.median_ms,
             seconds=seconds,
@@ -72,7 +72,7 @@ class Screener:
             self.notes = (f"not screened: {error}",)
             return list(proposals)
         self.spent += Spending(gpu_seconds=ranking.held_seconds)
-        others = [each for each in proposals if not _is_function(each)]
+        others = [proposal for proposal in proposals if not _is_function(proposal)]
         return [*self._ordered(usable, ranking), *others]
 
     def _allowed(self, state: SearchState) -> float:
@@ -85,19 +85,19 @@ class Screener:
     def _ordered(self, proposals: Sequence[Proposal], ranking: Ranking) -> list[Proposal]:
         found: list[tuple[float, Proposal]] = []
         notes: list[str] = []
-        for proposal, each in zip(proposals, ranking.kernels, strict=True):
+        for proposal, kernel in zip(proposals, ranking.kernels, strict=True):
             name = proposal.note
-            if each.version is None:
-                notes.append(f"{name}: {each.why}")
-            elif ranking.reference_ms and each.version.ms > _SLOWER * ranking.reference_ms:
+            if kernel.version is None:
+                notes.append(f"{name}: {kernel.why}")
+            elif ranking.reference_ms and kernel.version.ms > _SLOWER * ranking.reference_ms:
                 notes.append(
-                    f"{name}: {each.version.ms:.4g} ms at best, where eager PyTorch takes "
+                    f"{name}: {kernel.version.ms:.4g} ms at best, where eager PyTorch takes "
                     f"{ranking.reference_ms:.4g} ms"
                 )
             else:
-                found.append((each.version.ms, _tuned(proposal, each)))
+                found.append((kernel.version.ms, _tuned(proposal, kernel)))
         self.notes = tuple(notes)
-        if not any(each.tried for each in ranking.kernels):
+        if not any(kernel.tried for kernel in ranking.kernels):
             return list(proposals[:1])
         return [proposal for _, proposal in sorted(found, key=lambda pair: pair[0])]
 

@@ -122,13 +122,13 @@ def first(
 
 def _next(space: Space, ledger: Ledger[Point], generator: random.Random, count: int) -> list[Point]:
     """The most promising untried points around the best ones."""
-    parents = [each.point for each in ledger.ranking()[:_PARENTS]]
+    parents = [trial.point for trial in ledger.ranking()[:_PARENTS]]
     pool: dict[Point, None] = {}
 
     def offer(points: Iterable[Point | None]) -> None:
-        for each in points:
-            if each is not None and each not in ledger.trials and space.allowed(each):
-                pool[each] = None
+        for point in points:
+            if point is not None and point not in ledger.trials and space.allowed(point):
+                pool[point] = None
 
     for parent in parents:
         offer(space.neighbours(parent, 2))
@@ -151,9 +151,9 @@ def _next(space: Space, ledger: Ledger[Point], generator: random.Random, count: 
 def _surrogate(space: Space, ledger: Ledger[Point]) -> Callable[[Point], float]:
     """Guess log times: an effect for each value of each parameter, and what is left by nearness."""
     times = {
-        each.point: math.log(max(each.median, 1e-9))
-        for each in ledger.trials.values()
-        if each.median < math.inf
+        trial.point: math.log(max(trial.median, 1e-9))
+        for trial in ledger.trials.values()
+        if trial.median < math.inf
     }
     worst = max(times.values(), default=0.0) + _PENALTY
     known = {p: times.get(p, worst) for p in ledger.trials}
@@ -187,31 +187,31 @@ def _surrogate(space: Space, ledger: Ledger[Point]) -> Callable[[Point], float]:
 
 def _freeze(space: Space, ledger: Ledger[Point]) -> None:
     """Leave alone parameters whose every other value fails, and what compiles for too long."""
-    for each in ledger.trials.values():
-        if each.slow:
-            space.too_slow(each.point)
+    for trial in ledger.trials.values():
+        if trial.slow:
+            space.too_slow(trial.point)
     for index in range(len(space.parameters)):
         alone = [
-            each
-            for each in ledger.trials.values()
-            if sum(a != b for a, b in zip(each.point, space.start, strict=True)) == 1
-            and each.point[index] != space.start[index]
+            trial
+            for trial in ledger.trials.values()
+            if sum(a != b for a, b in zip(trial.point, space.start, strict=True)) == 1
+            and trial.point[index] != space.start[index]
         ]
-        if len(alone) > 1 and all(each.error for each in alone):
+        if len(alone) > 1 and all(trial.error for trial in alone):
             space.freeze(index)
 
 
 def _run_off(space: Space, ledger: Ledger[Point]) -> list[Trial[Point]]:
     """Time the best ones and the start together, long enough to tell them apart."""
     ranking = ledger.ranking()
-    finalists = [each.point for each in survivors(ranking, _FINALISTS)]
+    finalists = [survivor.point for survivor in survivors(ranking, _FINALISTS)]
     contenders = list(dict.fromkeys([*finalists, space.start]))
     trials = [ledger.trials[p] for p in contenders if p in ledger.trials]
     if len(trials) > 1 and ledger.left > 0:
-        earlier = [each.ms for each in trials]
-        for each in trials:
-            each.ms = []  # times of one turn only: clocks drift
-        ledger.add([each.point for each in trials], _RUN_OFF_LAUNCHES)
-        for each, ms in zip(trials, earlier, strict=True):
-            each.ms = each.ms or ms
+        earlier = [trial.ms for trial in trials]
+        for trial in trials:
+            trial.ms = []  # times of one turn only: clocks drift
+        ledger.add([trial.point for trial in trials], _RUN_OFF_LAUNCHES)
+        for trial, ms in zip(trials, earlier, strict=True):
+            trial.ms = trial.ms or ms
     return sorted(ledger.ranking(), key=lambda each: each not in trials)

@@ -82,9 +82,9 @@ class Space:
     def __init__(self, tunable: Tunable, item_bytes: int = 2, hints: Sequence[Hint] = ()) -> None:
         self.tunable = tunable
         self.parameters = tunable.parameters
-        self.start: Point = tuple(each.value for each in self.parameters)
-        self.domains = [_domain(each, dots=tunable.dots) for each in self.parameters]
-        self._index = {each.name: i for i, each in enumerate(self.parameters)}
+        self.start: Point = tuple(parameter.value for parameter in self.parameters)
+        self.domains = [_domain(parameter, dots=tunable.dots) for parameter in self.parameters]
+        self._index = {parameter.name: i for i, parameter in enumerate(self.parameters)}
         self._item_bytes = item_bytes
         self._hints = tuple(hints)
         self._frozen: set[int] = set()
@@ -112,7 +112,9 @@ class Space:
 
     def named(self, point: Point) -> dict[str, Value]:
         """A point by names of parameters."""
-        return {each.name: value for each, value in zip(self.parameters, point, strict=True)}
+        return {
+            parameter.name: value for parameter, value in zip(self.parameters, point, strict=True)
+        }
 
     def allowed(self, point: Point) -> bool:
         """Whether a point keeps within the limits, or is no further beyond than the start."""
@@ -148,7 +150,7 @@ class Space:
 
     def presets(self) -> list[Point]:
         """Points that are good for many kernels, as far as this one has what they set."""
-        tiles = [i for i, each in enumerate(self.parameters) if each.role is Role.TILE]
+        tiles = [i for i, parameter in enumerate(self.parameters) if parameter.role is Role.TILE]
         inner = {name for tile in self.tunable.tiles if not tile.loaded for name in tile.names}
         wanted: list[dict[int, int]] = []
         if self.tunable.dots:
@@ -175,13 +177,13 @@ class Space:
         values: dict[int, int] = {}
         for index in tiles:
             name = self.parameters[index].name
-            blocks = [each for each in self.tunable.tiles if name in each.names]
-            mates = {i for i in tiles for each in blocks if self.parameters[i].name in each.names}
+            blocks = [tile for tile in self.tunable.tiles if name in tile.names]
+            mates = {i for i in tiles for block in blocks if self.parameters[i].name in block.names}
             if not mates or index == max(mates):
                 others = self._elements(
                     frozenset(self.parameters[i].name for i in mates - {index}), self.start
                 )
-                hidden = _HIDDEN if any(each.hidden for each in blocks) else 1
+                hidden = _HIDDEN if any(block.hidden for block in blocks) else 1
                 rest = max(1, elements // (others * hidden))
                 values[index] = 1 << (rest.bit_length() - 1)
         return values
@@ -235,8 +237,8 @@ class Space:
         hidden = _HIDDEN_DOTS if self.tunable.dots else _HIDDEN
         return max(
             (
-                self._elements(each.names, point) * (hidden if each.hidden else 1)
-                for each in self.tunable.tiles
+                self._elements(tile.names, point) * (hidden if tile.hidden else 1)
+                for tile in self.tunable.tiles
             ),
             default=_LANES,
         )
@@ -248,7 +250,7 @@ class Space:
         shared = 0
         if self.tunable.dots:
             kept = max(1, max(self._set(Role.STAGES, point), default=3) - 1)
-            loaded = {each.names for each in self.tunable.tiles if each.loaded and each.in_loop}
+            loaded = {tile.names for tile in self.tunable.tiles if tile.loaded and tile.in_loop}
             elements = sum(self._elements(names, point) for names in loaded if len(names) > 1)
             shared = kept * elements * self._item_bytes
         return largest, largest // threads, shared
@@ -256,7 +258,9 @@ class Space:
     def _set(self, role: Role, point: Point) -> list[int]:
         """What a point sets for the parameters of a role."""
         pairs = zip(self.parameters, point, strict=True)
-        return [value for each, value in pairs if each.role is role and isinstance(value, int)]
+        return [
+            value for parameter, value in pairs if parameter.role is role and isinstance(value, int)
+        ]
 
 
 def _domain(parameter: Parameter, *, dots: bool) -> tuple[Value, ...]:

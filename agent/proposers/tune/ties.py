@@ -58,7 +58,7 @@ def grid_repeats(module: Module, launch: Launch) -> list[Repeat]:
         grid = grid.body
     parts: Sequence[ast.expr] = grid.elts if isinstance(grid, ast.Tuple | ast.List) else [grid]
     whole = [module.resolved(part) for part in parts]
-    return [each for axis, part in enumerate(whole) for each in repeats(part, axis)]
+    return [repeat for axis, part in enumerate(whole) for repeat in repeats(part, axis)]
 
 
 def tied(

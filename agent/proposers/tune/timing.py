@@ -124,7 +124,9 @@ class SourceTimer:
     @property
     def item_bytes(self) -> int:
         """Bytes per item of the smallest floating-point input; 4 if there is none."""
-        kinds = {each.tensor.dtype for each in self._material.inputs if each.tensor is not None}
+        kinds = {
+            input_.tensor.dtype for input_ in self._material.inputs if input_.tensor is not None
+        }
         return min((m.ITEM_BYTES[kind] for kind in kinds if "float" in kind), default=4)
 
     def times(self, sources: Sequence[str], launches: int, seconds: float) -> list[Measured]:
@@ -170,13 +172,13 @@ class SourceTimer:
         if not reply.lost:
             return results
         self._restart()
-        if not any(each.ms for each in results):
+        if not any(result.ms for result in results):
             self._in_advance = False
         again = [index for index in rest if not results[index].tried and not results[index].ms]
         if again and (len(again) < len(sources) or ahead):
             repeated = self._batch([sources[i] for i in again], launches, until)
-            for index, each in zip(again, repeated, strict=True):
-                results[index] = each
+            for index, measured in zip(again, repeated, strict=True):
+                results[index] = measured
         return results
 
     def _asked(self, worker: Worker, command: m.BenchSources) -> m.Benched:

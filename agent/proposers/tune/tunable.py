@@ -63,14 +63,14 @@ class Tunable:
     @property
     def start(self) -> dict[str, Value]:
         """The values that the file has."""
-        return {each.name: each.value for each in self.parameters}
+        return {parameter.name: parameter.value for parameter in self.parameters}
 
     def write(self, values: dict[str, Value]) -> str:
         """The file with these values; what is not named, or equal, stays byte for byte."""
         edits = [
-            (site, values[each.name])
-            for each in self.parameters
-            if each.name in values and values[each.name] != each.value
-            for site in each.sites
+            (site, values[parameter.name])
+            for parameter in self.parameters
+            if parameter.name in values and values[parameter.name] != parameter.value
+            for site in parameter.sites
         ]
         return rewrite(self.text, edits)

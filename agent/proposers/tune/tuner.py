@@ -86,15 +86,15 @@ def ledger_of(text: Callable[[P], str], timer: SourceTimer, deadline: float) -> 
             except RewriteError as error:
                 results.append(Measured(error=str(error)))
         timed = iter(timer.times(sources, launches, seconds))
-        return [next(timed) if each is None else each for each in results]
+        return [next(timed) if result is None else result for result in results]
 
     return Ledger(measure, deadline, timer.clock)
 
 
 def starts_of(space: Space, listed: Sequence[Tunable]) -> list[Point]:
     """Configurations that the file listed for an autotuner, as points."""
-    names = [each.name for each in space.parameters]
-    found = [each.start for each in listed if each.start.keys() == set(names)]
+    names = [parameter.name for parameter in space.parameters]
+    found = [tunable.start for tunable in listed if tunable.start.keys() == set(names)]
     points = [tuple(values[name] for name in names) for values in found]
     return [p for p in points if all(v in d for v, d in zip(p, space.domains, strict=True))]
 
@@ -102,16 +102,18 @@ def starts_of(space: Space, listed: Sequence[Tunable]) -> list[Point]:
 def versions_of(space: Space, trials: Sequence[Trial[Point]]) -> list[Version]:
     """What was tried, written out."""
     return [
-        Version(source=space.text(each.point), values=space.named(each.point), ms=each.median)
-        for each in trials
+        Version(source=space.text(trial.point), values=space.named(trial.point), ms=trial.median)
+        for trial in trials
     ]
 
 
 def with_times(versions: Sequence[Version], final: Mapping[str, float | None]) -> list[Version]:
     """Versions with their final times; those that have none keep the earlier one."""
     return [
-        each if (ms := final.get(each.source)) is None else each.model_copy(update={"ms": ms})
-        for each in versions
+        version
+        if (ms := final.get(version.source)) is None
+        else version.model_copy(update={"ms": ms})
+        for version in versions
     ]
 
 
@@ -119,7 +121,7 @@ def final_times(timer: SourceTimer, texts: Sequence[str], launches: int) -> dict
     """Median of each file's times, launched in turn; None where one fails."""
     timer.turns.wait_freely()  # what was found is lost without its time
     timed = timer.times(texts, launches, LAST_SECONDS)
-    medians = [statistics.median(each.ms) if each.ms else None for each in timed]
+    medians = [statistics.median(measured.ms) if measured.ms else None for measured in timed]
     return dict(zip(texts, medians, strict=True))
 
 
@@ -127,6 +129,6 @@ def _compared(
     timer: SourceTimer, given: str, versions: list[Version]
 ) -> tuple[float | None, list[Version]]:
     """Time the given file and the best versions in turn: their final times."""
-    best = [each for each in versions[:3] if each.source != given]
-    final = final_times(timer, [given, *(each.source for each in best)], _LAST_LAUNCHES)
+    best = [version for version in versions[:3] if version.source != given]
+    final = final_times(timer, [given, *(version.source for version in best)], _LAST_LAUNCHES)
     return final[given], sorted(with_times(versions, final), key=lambda each: each.ms)

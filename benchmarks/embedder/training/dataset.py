@@ -68,9 +68,9 @@ def build(
             held.add_files((str(file.path), file.text) for file in files_of(package, cache))
     assembly = _Assembly()
     notes = []
-    for each in harvested(packages, cache, exclusion, held, workers):
-        assembly.add(each)
-        notes.append((each.package, each.left_out))
+    for harvest in harvested(packages, cache, exclusion, held, workers):
+        assembly.add(harvest)
+        notes.append((harvest.package, harvest.left_out))
     if questions is not None:
         assembly.add_entries(questions)
     documents, pairs = _compacted(assembly.documents, assembly.unambiguous())

@@ -52,24 +52,26 @@ class Run:
 def run_of(root: Path, name: str, arm: str) -> Run:
     """The figures of a run folder, as far as it came."""
     _, record = read_run(root)
-    exchanges = [each for each in read_exchanges(root) if each.reply is not None]
-    started = [each for each in record.history if each.candidate.repairs is None]
-    at_last = [_last(record, each.id) for each in started]
-    times = {name: each.median_ms for name, each in record.baselines.items()}
-    own = [each for each in record.history if each.outcome.timed]
-    best = min((each.outcome.median_ms or math.inf for each in own), default=None)
+    exchanges = [exchange for exchange in read_exchanges(root) if exchange.reply is not None]
+    started = [judged for judged in record.history if judged.candidate.repairs is None]
+    at_last = [_last(record, judged.id) for judged in started]
+    times = {name: baseline.median_ms for name, baseline in record.baselines.items()}
+    own = [judged for judged in record.history if judged.outcome.timed]
+    best = min((judged.outcome.median_ms or math.inf for judged in own), default=None)
     confirmed = record.confirmed.get(record.leader.id) if record.standing is not None else None
     if confirmed is not None and own and confirmed.judged.outcome.timed:
         best = confirmed.judged.outcome.median_ms
     faster = next(
         (
-            each.candidate.round
-            for each in own
-            if (each.outcome.median_ms or math.inf) < times.get(_COMPILE, 0.0)
+            judged.candidate.round
+            for judged in own
+            if (judged.outcome.median_ms or math.inf) < times.get(_COMPILE, 0.0)
         ),
         None,
     )
-    until = [each for each in exchanges if faster is not None and _round(each) <= faster]
+    until = [
+        exchange for exchange in exchanges if faster is not None and _round(exchange) <= faster
+    ]
     standing = record.standing
     return Run(
         name=name,
@@ -81,16 +83,16 @@ def run_of(root: Path, name: str, arm: str) -> Run:
         over_compile=_over(times, _COMPILE, best),
         over_max_autotune=_over(times, _TUNED, best),
         requests=len(exchanges),
-        tokens_in=sum(each.tokens_in for each in exchanges),
-        tokens_out=sum(each.tokens_out for each in exchanges),
+        tokens_in=sum(exchange.tokens_in for exchange in exchanges),
+        tokens_out=sum(exchange.tokens_out for exchange in exchanges),
         tokens_to_faster=sum(e.tokens_in + e.tokens_out for e in until) if until else None,
         requests_to_faster=len(until) or None,
         gpu_seconds=round(record.gpu_seconds, 1),
         shown=tuple(
             slug
-            for _, each in sorted(record.rounds.items())
-            if each.advised is not None
-            for slug in each.advised.context.techniques
+            for _, round_ in sorted(record.rounds.items())
+            if round_.advised is not None
+            for slug in round_.advised.context.techniques
         ),
         gpu=standing.gpu if standing is not None else None,
         versions=standing.versions if standing is not None else {},
@@ -100,10 +102,10 @@ def run_of(root: Path, name: str, arm: str) -> Run:
 def _last(record: Record, candidate: str) -> bool:
     """Whether a candidate, or a repair of it, is right."""
     family = {candidate}
-    for each in record.history:
-        if each.candidate.repairs in family:
-            family.add(each.id)
-    return any(each.outcome.right for each in record.history if each.id in family)
+    for judged in record.history:
+        if judged.candidate.repairs in family:
+            family.add(judged.id)
+    return any(judged.outcome.right for judged in record.history if judged.id in family)
 
 
 def _over(times: Mapping[str, float], form: str, best: float | None) -> float | None:
@@ -123,7 +125,7 @@ def _round(exchange: Exchange) -> int:
 def compared(runs: Sequence[Run], arm: str, measure: str, seed: int = 0) -> dict[str, Any] | None:
     """The index's geometric mean over another arm's, of the problems that both ended, with a
     95 % interval over problems (bootstrap of pairs)."""
-    by = {(each.name, each.arm): getattr(each, measure) for each in runs if each.ended}
+    by = {(run.name, run.arm): getattr(run, measure) for run in runs if run.ended}
     names = sorted({name for name, _ in by})
     pairs = [(by.get((name, INDEX)), by.get((name, arm))) for name in names]
     logs = [math.log(one / other) for one, other in pairs if one and other]
@@ -142,22 +144,22 @@ def compared(runs: Sequence[Run], arm: str, measure: str, seed: int = 0) -> dict
 
 def of_arm(runs: Sequence[Run]) -> dict[str, Any]:
     """Means of one arm, over the runs that ended."""
-    ended = [each for each in runs if each.ended]
-    judged = sum(each.judged for each in ended)
-    tokens = [each.tokens_in + each.tokens_out for each in ended]
+    ended = [run for run in runs if run.ended]
+    judged = sum(run.judged for run in ended)
+    tokens = [run.tokens_in + run.tokens_out for run in ended]
     return {
         "problems": len(ended),
-        "share_right": sum(each.right for each in ended) / judged if judged else None,
-        "over_compile": _mean([each.over_compile for each in ended]),
-        "over_max_autotune": _mean([each.over_max_autotune for each in ended]),
-        "faster_than_compile": sum(each.tokens_to_faster is not None for each in ended),
+        "share_right": sum(run.right for run in ended) / judged if judged else None,
+        "over_compile": _mean([run.over_compile for run in ended]),
+        "over_max_autotune": _mean([run.over_max_autotune for run in ended]),
+        "faster_than_compile": sum(run.tokens_to_faster is not None for run in ended),
         "tokens": statistics.fmean(tokens) if tokens else None,
-        "requests": statistics.fmean(each.requests for each in ended) if ended else None,
+        "requests": statistics.fmean(run.requests for run in ended) if ended else None,
     }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each]
+    known = [value for value in values if value]
     return statistics.geometric_mean(known) if known else None
 
 
@@ -171,7 +173,7 @@ def write(root: Path, names: Sequence[str], arms: Sequence[str]) -> None:
                 runs.append(run_of(place, name, arm))
             except KbError:
                 continue  # not begun
-    by_arm = {arm: of_arm([each for each in runs if each.arm == arm]) for arm in arms}
+    by_arm = {arm: of_arm([run for run in runs if run.arm == arm]) for arm in arms}
     pairs = {
         arm: {
             measure: compared(runs, arm, measure)
@@ -180,7 +182,7 @@ def write(root: Path, names: Sequence[str], arms: Sequence[str]) -> None:
         for arm in arms
         if arm != INDEX
     }
-    rows = [_row(each) for each in runs]
+    rows = [_row(run) for run in runs]
     header = ("problem", "arm", "right", "best ms", "over compile", "over max-autotune",
               "tokens in", "out", "tokens to faster", "ended")  # fmt: skip
     text = [table(header, rows), ""]
@@ -191,7 +193,7 @@ def write(root: Path, names: Sequence[str], arms: Sequence[str]) -> None:
                     f"{INDEX} over {arm}, {measure}: {ratio['ratio']:.3f} ({ratio['low']:.3f} to "
                     f"{ratio['high']:.3f}, {ratio['problems']} problems)"
                 )
-    record = {"arms": by_arm, "pairs": pairs, "runs": [asdict(each) for each in runs]}
+    record = {"arms": by_arm, "pairs": pairs, "runs": [asdict(run) for run in runs]}
     save(root / "lift.json", record)
     (root / "lift.md").write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
     print("\n".join(text))

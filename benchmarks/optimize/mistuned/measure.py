@@ -79,7 +79,7 @@ def measure(asked: Measure, zygote: Zygote | None, say: Say) -> dict[str, Any]:
             why = "; ".join(tuned.reasons) or "there was no time for any configuration"
             return {"name": case.name, "failed": why, "gpu_seconds": gpu_seconds}
         space = Space(tunable, timer.item_bytes)
-        known = tuple(winner.values[each.name] for each in space.parameters)
+        known = tuple(winner.values[parameter.name] for parameter in space.parameters)
         began_reference = timer.clock()
         best, tried = reference(timer, space, known, asked.reference_seconds, seed + 1)
         reference_spent = timer.clock() - began_reference
@@ -126,9 +126,9 @@ def reference(
     generator = random.Random(seed)
     sample = wide(space, generator)
     halve(ledger, [known, *sample], space.start)
-    starts = [each.point for each in ledger.ranking()[:_STARTS]]
+    starts = [trial.point for trial in ledger.ranking()[:_STARTS]]
     found = search(space, ledger, generator, starts=[known, *starts], batch=2 * _STARTS)
-    return [each.point for each in found.ranking[:_FINALISTS]], found.tried
+    return [trial.point for trial in found.ranking[:_FINALISTS]], found.tried
 
 
 def wide(space: Space, generator: random.Random) -> list[Point]:
@@ -144,11 +144,11 @@ def contest(timer: SourceTimer, texts: Sequence[str]) -> dict[str, float]:
     ms: dict[str, list[float]] = {text: [] for text in texts}
     for _ in range(_CONTESTS):
         timed = timer.times(list(texts), _LAUNCHES, _CONTEST_SECONDS)
-        for text, each in zip(texts, timed, strict=True):
-            ms[text] += each.ms
+        for text, measured in zip(texts, timed, strict=True):
+            ms[text] += measured.ms
     return {text: statistics.median(each) for text, each in ms.items() if each}
 
 
 def within(records: Sequence[dict[str, Any]], share: float = 0.1) -> list[str]:
     """Names of kernels whose tuned time is no more than `share` above the best known."""
-    return [each["name"] for each in records if (each.get("over_best") or 9) <= 1 + share]
+    return [record["name"] for record in records if (record.get("over_best") or 9) <= 1 + share]

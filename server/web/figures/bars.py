@@ -29,9 +29,9 @@ def _picture(title: str, number: int, records: Sequence[Verified]) -> Picture:
     times = [("this kernel", first.measured_ms, "hot")]
     for kind, wanted in (("two", True), ("three", False)):
         times += [
-            (_NAMES.get(each.baseline, each.baseline), each.baseline_ms, kind)
-            for each in records
-            if (each.baseline in BASELINES) is wanted
+            (_NAMES.get(record.baseline, record.baseline), record.baseline_ms, kind)
+            for record in records
+            if (record.baseline in BASELINES) is wanted
         ]
     if floor:
         times.insert(0, ("floor", floor, "floor"))

@@ -86,7 +86,7 @@ def _ask(conversation: Conversation, prompt: str, base: str | None, *sources: st
     """A file that is none of the `sources`; edits in the answer change `base`."""
 
     def objection(code: Code) -> str:
-        same = any(code.code.strip() == each.strip() for each in sources)
+        same = any(code.code.strip() == source.strip() for source in sources)
         return "the file is the one it was made from, unchanged" if same else ""
 
     return conversation.ask(Code, prompt, objection=objection, base=base)

@@ -58,7 +58,7 @@ def objection(plans: Plans, brief: Brief, found: tuple[str, ...] = ()) -> str:
 def _metric_objection(plan: Plan, brief: Brief) -> str:
     metric = find_metric(plan.metric) if plan.metric is not None else None
     # Values of the evaluation are evidence, and no counters: they are not compared.
-    if metric is None and plan.metric in {None, *(each.name for each in brief.evidence)}:
+    if metric is None and plan.metric in {None, *(line.name for line in brief.evidence)}:
         return ""
     if metric is None:
         return f"'{plan.metric}' is no metric of the evidence; use null if none fits"

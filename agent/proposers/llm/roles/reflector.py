@@ -93,18 +93,18 @@ def reflect(conversation: Conversation, brief: Brief, cases: Sequence[Case]) -> 
     prompt = render("reflector", brief=brief, cases=cases, head=head_of, outcome=outcome_words)
     answer = conversation.ask(Reflections, prompt, objection=lambda given: objection(given, cases))
     by_id = {case.id: case for case in cases}
-    return [_note(each, by_id[each.candidate]) for each in answer.reflections]
+    return [_note(reflection, by_id[reflection.candidate]) for reflection in answer.reflections]
 
 
 def objection(reflections: Reflections, cases: Sequence[Case]) -> str:
     """What is wrong with reflections that have the right form; empty if nothing."""
     known = {case.id: case for case in cases}
-    given = [each.candidate for each in reflections.reflections]
+    given = [reflection.candidate for reflection in reflections.reflections]
     if sorted(given) != sorted(known):
         return f"give one reflection for each of {', '.join(known)}, and no others"
-    for each in reflections.reflections:
-        case = known[each.candidate]
-        if each.finding is not Finding.CONFIRMED:
+    for reflection in reflections.reflections:
+        case = known[reflection.candidate]
+        if reflection.finding is not Finding.CONFIRMED:
             continue
         if not case.judged.outcome.right:
             return f"{case.id} is not right, so its hypothesis is not confirmed"
