@@ -26,6 +26,11 @@ def carried(called: Any, model: Any, inputs: list[Any]) -> list[str]:
     inputs
         Those of the first call. The next call gets half of each floating-point value: with the
         same values, a running maximum would not change again.
+
+    Raises
+    ------
+    torch.OutOfMemoryError
+        There is no memory for two more calls.
     """
     before = dict(state(model))
     changed = [name for name, value in state(called) if not _same(before.get(name), value)]
@@ -41,7 +46,7 @@ def carried(called: Any, model: Any, inputs: list[Any]) -> list[str]:
     try:
         later = _outputs(copy.deepcopy(called), halved)
     except torch.OutOfMemoryError:
-        return []
+        raise
     except Exception:
         return changed  # such as a cache that is full
     return [] if _all_same(fresh, later) else changed

@@ -81,13 +81,14 @@ class Handler:
         if self._loading is None:
             raise NotReadyError("no problem is loaded")
         other = {"source": command.source, "seed": command.seed}
-        return self._execute_problem(self._loading.model_copy(update=other))
+        carried = self._oracle.carried if self._oracle is not None else None
+        return self._execute_problem(self._loading.model_copy(update=other), carried)
 
-    def _execute_problem(self, command: m.LoadProblem) -> m.Reply:
+    def _execute_problem(self, command: m.LoadProblem, carried: list[str] | None = None) -> m.Reply:
         self._problem = self._oracle = self._run = None
         self._forget()
         self._problem = LoadedProblem(command, self._folder)
-        self._oracle = Oracle(self._problem)
+        self._oracle = Oracle(self._problem, carried)
         return self._problem.described()
 
     def _do_describe_inputs(self, command: m.DescribeInputs) -> m.Reply:

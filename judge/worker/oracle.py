@@ -47,15 +47,17 @@ class Oracle:
     ----------
     problem
         The loaded problem; its model is copied and stays as it is.
+    carried
+        What `carried` found at another shape of the problem; None if it was not asked yet.
     """
 
-    def __init__(self, problem: LoadedProblem) -> None:
+    def __init__(self, problem: LoadedProblem, carried: list[str] | None = None) -> None:
         self._problem = problem
         self._models: dict[Precision, Any] = {}
         self._precision: Precision = "float64"
         self._why_float32 = ""
         self._narrowed = False
-        self._carried: list[str] | None = None
+        self.carried = carried
         self._sliced: dict[tuple[Any, ...], frozenset[int]] = {}
 
     def run(self, task: m.Oracle, inputs: list[Any], buffers: OpenBuffers) -> m.OracleOutputs:
@@ -114,7 +116,7 @@ class Oracle:
             precision=self._precision,
             why_float32=self._why_float32,
             narrowed=self._narrowed,
-            carried=self._carried or [],
+            carried=self.carried or [],
             chunks=chunks,
         )
 
@@ -154,8 +156,8 @@ class Oracle:
             ):
                 call = model if task.method == "forward" else getattr(model, task.method)
                 outputs = flatten(call(*(cast(value, dtype) for value in inputs)))
-            if self._carried is None and task.into and not task.mutate:
-                self._carried = self._find_carried(model, precision, inputs)
+            if self.carried is None and task.into and not task.mutate:
+                self.carried = self._find_carried(model, precision, inputs)
             return outputs
         finally:
             set_precision(self._problem.precision)
