@@ -15,6 +15,7 @@ import sys
 from multiprocessing.connection import Connection, wait
 
 import pytest
+from _pytest.capture import FDCapture, MultiCapture
 from _pytest.runner import runtestprotocol
 
 # What nearly all workers would load, for two seconds of processor time each. Not chromadb, whose
@@ -78,10 +79,12 @@ def _work(session: pytest.Session, name: str, pipe: Connection, closed: list[Con
     os.environ["PYTEST_WORKER"] = name
     config, temporary = session.config, session.config._tmp_path_factory
     capture = config.pluginmanager.getplugin("capturemanager")
-    # The parent's capture is left suspended: all workers share its files, and modules that were
-    # imported while it ran may hold its sys.stderr.
-    capture._global_capturing = None
+    parents, capture._global_capturing = capture._global_capturing, None
     capture.start_global_capturing()
+    # Modules that were imported while the parent captured may hold its sys.stderr: what they write
+    # there is this worker's. All workers would share that file.
+    for theirs, own in zip(_captures(parents), _captures(capture._global_capturing), strict=True):
+        os.dup2(own.tmpfile.fileno(), theirs.tmpfile.fileno())
     capture.suspend_global_capture(in_=True)
     temporary._basetemp = temporary.getbasetemp() / name
     temporary._basetemp.mkdir()
@@ -96,6 +99,10 @@ def _work(session: pytest.Session, name: str, pipe: Connection, closed: list[Con
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     finally:
         session._setupstate.teardown_exact(None)
+
+
+def _captures(capture: MultiCapture[str]) -> list[FDCapture]:
+    return [each for each in (capture.out, capture.err) if isinstance(each, FDCapture)]
 
 
 def _leave(session: pytest.Session, pid: int) -> None:
