@@ -41,12 +41,12 @@ class CorpusShelf:
     def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
         """See `Shelf.kernels`."""
         licence = self._corpus.manifest.licence
-        found = [
+        kernels = [
             _stock(kernel.entry, kernel.text, kernel.launch_code, gpu, licence)
             for kernel in self._corpus.kernels
             if _suits(kernel.entry, family, architecture)
         ]
-        return _ordered(found)
+        return _rank(kernels)
 
 
 class IndexShelf:
@@ -67,8 +67,8 @@ class IndexShelf:
         records = generation.kernels
         places: dict[str, int] = {}
         if records:
-            wanted = {f"kernel:{slug}" for slug, each in records.items() if each.entry.op == family}
-            of_family = generation.columns["entries"].mask(lambda v: not wanted.isdisjoint(v))
+            ids = {f"kernel:{slug}" for slug, item in records.items() if item.entry.op == family}
+            of_family = generation.columns["entries"].mask(lambda v: not ids.isdisjoint(v))
             filters = Filters(
                 kinds=["kernel"],
                 architectures=[] if architecture is None else [architecture],
@@ -79,15 +79,15 @@ class IndexShelf:
             for hit in hits:
                 for value in generation.columns["entries"].of(hit.row):
                     places.setdefault(value.removeprefix("kernel:"), len(places))
-        found = []
-        for slug in sorted(records, key=lambda each: (places.get(each, len(places)), each)):
+        kernels = []
+        for slug in sorted(records, key=lambda name: (places.get(name, len(places)), name)):
             record = records[slug]
             if _suits(record.entry, family, architecture) and _is_whole(record):
                 licence = generation.sources[record.source].licence or "licence unknown"
                 chunk = next(iter(kernel_chunks(generation, slug)), "")
                 stock = _stock(record.entry, record.code, record.launcher, gpu, licence)
-                found.append(replace(stock, chunk=chunk))
-        return _ordered(found)
+                kernels.append(replace(stock, chunk=chunk))
+        return _rank(kernels)
 
 
 class EmptyShelf:
@@ -117,29 +117,29 @@ def _is_whole(record: KernelRecord) -> bool:
 def _stock(entry: Kernel, code: str, launcher: str, gpu: str | None, licence: str) -> Stock:
     # The leading comment, which is the entry's text, stays behind.
     cuda = code.partition("*/")[2] if code.lstrip().startswith("/*") else code
-    cited = "; ".join(f"{source.title} ({source.licence}) {source.url}" for source in entry.sources)
+    works = "; ".join(f"{source.title} ({source.licence}) {source.url}" for source in entry.sources)
     return Stock(
         slug=entry.slug,
         op=entry.op,
         code=launcher or code,
         dtypes=tuple(entry.dtypes),
         techniques=tuple(entry.techniques),
-        citation=f"{entry.title}. Licence: {licence}. Sources: {cited}",
-        floor_fraction=_fraction(entry, gpu),
+        citation=f"{entry.title}. Licence: {licence}. Sources: {works}",
+        floor_fraction=_best_fraction(entry, gpu),
         cuda=cuda if launcher else "",
     )
 
 
-def _fraction(entry: Kernel, gpu: str | None) -> float | None:
+def _best_fraction(entry: Kernel, gpu: str | None) -> float | None:
     """How near to the floor the kernel came on this card; sizes differ, so times do not compare."""
-    found = [
+    fractions = [
         verified.floor_fraction
         for verified in entry.verified
         if verified.floor_fraction is not None
         and gpu is not None
         and _card(verified.gpu) == _card(gpu)
     ]
-    return max(found, default=None)
+    return max(fractions, default=None)
 
 
 def _card(name: str) -> str:
@@ -147,18 +147,18 @@ def _card(name: str) -> str:
     return name.casefold().removeprefix("nvidia").strip()
 
 
-def _ordered(found: Iterable[Stock]) -> list[Stock]:
+def _rank(kernels: Iterable[Stock]) -> list[Stock]:
     """Measured ones first, the nearest to the floor at their head; others keep their order. CUDA
     kernels only where they are worth their compilation."""
     # A kernel that searches by itself is the same kernel as the one it searches for.
     ordered = sorted(
-        found,
-        key=lambda each: (
-            "def tune" in each.code or '"tune":' in each.code,
-            each.floor_fraction is None,
-            -(each.floor_fraction or 0.0),
+        kernels,
+        key=lambda stock: (
+            "def tune" in stock.code or '"tune":' in stock.code,
+            stock.floor_fraction is None,
+            -(stock.floor_fraction or 0.0),
             # Of two that were not measured, the plain version goes last.
-            not each.techniques,
+            not stock.techniques,
         ),
     )
     best = max((stock.floor_fraction or 0.0 for stock in ordered if not stock.cuda), default=0.0)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.proposers.recipe.adapt import Adapted, CannotAdaptError, adapt, fits
+from agent.proposers.recipe.adapt import AdaptedFile, CannotAdaptError, adapt, fits
 from agent.proposers.recipe.carry import Stock, signature
 from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.operators import recognise
@@ -29,7 +29,7 @@ def _takes(core: Core, stock: Stock) -> bool:
     return core.op == stock.op and fits(core, stock) is None
 
 
-def _adapted(shelf: CorpusShelf, source: str, *slugs: str) -> Adapted:
+def _adapted(shelf: CorpusShelf, source: str, *slugs: str) -> AdaptedFile:
     graph = p.graph_of(source)
     chosen = [_stock(shelf, slug) for slug in slugs]
     cores = recognise(graph, lambda core: any(_takes(core, each) for each in chosen)).cores

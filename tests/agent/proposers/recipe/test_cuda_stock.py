@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.proposers.recipe.carry import Stock, carried, identifier
+from agent.proposers.recipe.carry import Stock, identifier, inlined_source
 from agent.proposers.recipe.proposer import choices
 from agent.proposers.recipe.stock import CorpusShelf
 from ingest.corpus_source import corpus_state
@@ -67,7 +67,7 @@ def test_a_cuda_kernel_that_is_not_the_best_is_no_candidate(
 def test_launch_code_brings_its_cuda_source_along(corpus: Path) -> None:
     _set_fraction(corpus / "kernels/cuda/streaming_scale.cu", 1.2)
     stock = _shelved(corpus)[0]
-    text, name = carried(stock, alone=True), identifier(stock.slug)
+    text, name = inlined_source(stock, alone=True), identifier(stock.slug)
     assert name == "streaming_scale_cuda"
     entry = f"def kernel_function(x, factor):\n    return {name}(x, factor)\n"
     source = f"import torch\n\n\n{text}\n\n\n{entry}"
@@ -116,7 +116,7 @@ def test_the_library_that_a_kernel_is_compared_with_is_not_carried_along(
     stocks = list(CorpusShelf(shipped_corpus()).kernels(op, "sm_90a", GPU))
     assert any(call in each.code for each in stocks)
     for stock in stocks:
-        text, name = carried(stock, alone=True), identifier(stock.slug)
+        text, name = inlined_source(stock, alone=True), identifier(stock.slug)
         assert f"def {name}" in text
         assert call not in text
         assert "_repacked" not in text
