@@ -9,7 +9,7 @@ from agent.proposers.recipe.carry import Stock, signature
 from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.operators import recognise
 from agent.proposers.recipe.stock import CorpusShelf
-from agent.proposers.tune.parameters import find
+from agent.proposers.tune.parameters import find_parameters
 from judge.evaluate.result import Verdict
 from judge.sandbox.launch import Zygote
 from tests.agent.proposers.recipe import problems as p
@@ -62,14 +62,14 @@ def test_what_was_measured_can_be_tuned(shelf: CorpusShelf) -> None:
     told = signature(_stock(shelf, "matvec-split-k"))
     assert told is not None
     assert len(told.tunables) >= 4
-    start = find(adapted.source).start
+    start = find_parameters(adapted.source).start
     assert {name: repr(value) for name, value in start.items()} == told.tunables
 
 
 def test_two_kernels_share_a_file(shelf: CorpusShelf) -> None:
     source = p.benchmark("kernels/silu_mul_nvfp4_8x256x7168")
     adapted = _adapted(shelf, source, "silu-mul-fused", "nvfp4-quantize-emulated")
-    names = find(adapted.source).start
+    names = find_parameters(adapted.source).start
     assert names["block_silu_mul_fused"] == 1024
     assert names["block_nvfp4_quantize_emulated"] == 128
     assert adapted.source.count("From the knowledge base: ") == 2

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agent.proposers.tune.material import Subject
-from agent.proposers.tune.parameters import find
+from agent.proposers.tune.parameters import find_parameters
 from agent.proposers.tune.request import Tuning
 from agent.proposers.tune.timing import SourceTimer
 from agent.proposers.tune.tuner import tune
@@ -38,7 +38,7 @@ def test_versions_are_compiled_ahead_and_timed(
 
     monkeypatch.setattr(SourceTimer, "_asked", counted)
     (case,) = load(["leaky_relu_slivers"])
-    tunable = find(case.kernel)
+    tunable = find_parameters(case.kernel)
     sources = [tunable.write({"BLOCK": block}) for block in (64, 256, 1024, 4096)]
     subject = Subject(
         problem=case.problem, kernel=KernelFile.parse(case.kernel), device="cuda:0", trust=True

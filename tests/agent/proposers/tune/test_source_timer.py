@@ -127,7 +127,7 @@ def test_the_clock_stands_still_while_others_hold_the_card_as_long_as_there_is_p
     assert passed == [1.0, 1.0, 11.0, 21.0]
     assert (mine.overdue, mine.held_seconds) == (30.0, 4.0)
     before = mine.clock()
-    with mine.stopped(), mine.turn():
+    with mine.pause_clock(), mine.turn():
         now[0] += 5.0
     assert mine.clock() - before == 20.0, "beyond patience, waiting is never left out"
     mine.wait_freely()
