@@ -38,15 +38,15 @@ def extract(text: str, kind: type[Answer], base: str | None = None) -> Answer:
     if not text.strip():
         raise NotUsableError("it is empty")
     if kind is Code and SEARCH in text:
-        return kind.model_validate(_edited(text, base))
+        return kind.model_validate(_edited_code(text, base))
     fences, outside = _fences(text)
-    found = _object(text, fences)
-    if found is None and kind is Code:
-        found = _code(text, fences, outside)
-    if found is None:
+    reply = _find_object(text, fences)
+    if reply is None and kind is Code:
+        reply = _code_reply(text, fences, outside)
+    if reply is None:
         raise NotUsableError("it holds no JSON object")
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(reply)
     except ValidationError as error:
         raise NotUsableError(first_problem(error)) from error
 
@@ -78,16 +78,16 @@ def _fences(text: str) -> tuple[list[tuple[str, str]], str]:
     return fences, "".join(outside)
 
 
-def _object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | None:
+def _find_object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | None:
     """The one JSON object that a text holds: all of it, in a fence, or among words."""
-    whole = _parsed(text)
-    if whole is not None:
-        return whole
+    parsed_text = _parse_object(text)
+    if parsed_text is not None:
+        return parsed_text
     fenced = [
-        each
+        parsed
         for language, body in fences
         if language in _DATA or not language
-        if (each := _parsed(body)) is not None
+        if (parsed := _parse_object(body)) is not None
     ]
     if len(fenced) > 1:
         raise NotUsableError("it holds several JSON objects: answer with one")
@@ -103,7 +103,7 @@ def _object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _parsed(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> dict[str, Any] | None:
     try:
         # Models write line breaks into strings as they are.
         value = json.loads(text.strip(), strict=False)
@@ -112,7 +112,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _code(text: str, fences: list[tuple[str, str]], outside: str) -> dict[str, Any]:
+def _code_reply(text: str, fences: list[tuple[str, str]], outside: str) -> dict[str, Any]:
     bodies = [body for language, body in fences if language not in _DATA]
     if not bodies:
         opened = "```" in text
@@ -124,7 +124,7 @@ def _code(text: str, fences: list[tuple[str, str]], outside: str) -> dict[str, A
     return {"note": shortened(outside, _NOTE), "code": bodies[0]}
 
 
-def _edited(text: str, base: str | None) -> dict[str, Any]:
+def _edited_code(text: str, base: str | None) -> dict[str, Any]:
     if base is None:
         raise NotUsableError("there is no file to edit: answer with the whole file in one block")
     try:

@@ -23,8 +23,8 @@ def quoted(text: str, label: str = "", most: int = MAX_QUOTED) -> str:
     """Text between marks that it cannot forge, cut to `most` characters with a note of the cut."""
     text = text.strip("\n")
     if len(text) > most:
-        kept = text[: text.rfind("\n", 0, most) + 1 or most]
-        text = f"{kept.rstrip()}\n[cut: {len(text) - len(kept)} more characters]"
+        head = text[: text.rfind("\n", 0, most) + 1 or most]
+        text = f"{head.rstrip()}\n[cut: {len(text) - len(head)} more characters]"
     mark = mark_of(text)
     label = f" {label}" if label else ""
     return f"-----{mark} begin{label}-----\n{text}\n-----{mark} end-----"

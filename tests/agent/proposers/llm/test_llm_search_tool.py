@@ -30,10 +30,10 @@ def test_no_chunk_is_given_twice(searcher):
 
 def test_what_the_prompt_has_already_is_not_given(searcher):
     first = CHUNK.findall(search(SearchTool(searcher)))[0][1]
-    answer = search(SearchTool(searcher, given=[first]))
+    answer = search(SearchTool(searcher, known_ids=[first]))
     assert first not in answer
     assert CHUNK.search(answer)
-    tool = SearchTool(searcher, given=["pid-swizzling", "swizzled"], max_calls=10)
+    tool = SearchTool(searcher, known_ids=["pid-swizzling", "swizzled"], max_calls=10)
     answers = "".join(search(tool) for _ in range(10))
     assert CHUNK.search(answers)
     for line in ("techniques/memory/pid-swizzling.md", "kernels/triton/swizzled.py"):
