@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.optimize_config import resumed
+from cli.optimize_config import resume_config
 from cli.sweeping import CONFIG, DONE, FAILED, NEEDS_GPU, WAITING, runs_in, runs_on, sweep
 from kb.errors import KbError
 
@@ -86,7 +86,7 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
     if resuming:
         roots = [options["resume"]] if alone else runs_in(options["resume"] / RUNS)
         runs = {
-            run: resumed(ctx, read_config(run), None, options).model_copy(update=update)
+            run: resume_config(ctx, read_config(run), None, options).model_copy(update=update)
             for run in roots
         }
     else:

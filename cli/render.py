@@ -22,12 +22,12 @@ _WHOLE = 10_000
 
 def console() -> Console:
     """A console on standard output; colours and line breaks are for terminals ($NO_COLOR: none)."""
-    made = Console(
+    out = Console(
         highlight=False, emoji=False, soft_wrap=False, width=_width(), file=drawn(sys.stdout)
     )
-    if made.is_terminal:
-        made.push_render_hook(_Clean())
-    return made
+    if out.is_terminal:
+        out.push_render_hook(_Clean())
+    return out
 
 
 class _Clean(RenderHook):
@@ -86,16 +86,16 @@ def verified_line(records: Iterable[Verified]) -> str:
     return "\n".join(lines) if lines else NOT_MEASURED
 
 
-def production_lines(found: dict[str, Any]) -> list[Text]:
+def production_lines(production: dict[str, Any]) -> list[Text]:
     """One line per production example: what it is, where it stands, under which licence, its id."""
     lines = []
-    for each in found["best"]:
-        source = each["source"]
+    for example in production["best"]:
+        source = example["source"]
         version = f" {source['version']}" if source["version"] else ""
-        place = f"{each['path']}:{each['start_line']}-{each['end_line']}"
-        cited = f"{source['name']}{version}, {place} ({source['licence'] or 'licence unknown'})"
-        line = Text(each["title"], style="cyan")
-        lines.append(line.append(f"  {cited}  {each['id']}", style="dim"))
+        place = f"{example['path']}:{example['start_line']}-{example['end_line']}"
+        origin = f"{source['name']}{version}, {place} ({source['licence'] or 'licence unknown'})"
+        line = Text(example["title"], style="cyan")
+        lines.append(line.append(f"  {origin}  {example['id']}", style="dim"))
     return lines
 
 

@@ -41,5 +41,5 @@ def protect() -> None:
 
 def drawn(stream: Any) -> TextIO:
     """The stream itself, for what the program draws."""
-    found: TextIO = stream.drawn if isinstance(stream, PrintableStream) else stream
-    return found
+    raw: TextIO = stream.drawn if isinstance(stream, PrintableStream) else stream
+    return raw

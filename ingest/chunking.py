@@ -34,7 +34,7 @@ def fold_key(code: str, language: str) -> str:
 
 def file_chunks(source: str, path: str, text: str, detector: Detector) -> list[Chunk]:
     """The chunks of a file that is not a corpus entry."""
-    seen: Counter[tuple[str, str]] = Counter()
+    occurrences: Counter[tuple[str, str]] = Counter()
     chunks: list[Chunk] = []
     for piece in chunk_file(PurePosixPath(path), text):
         if piece.is_trivial:
@@ -44,7 +44,7 @@ def file_chunks(source: str, path: str, text: str, detector: Detector) -> list[C
         chunks.append(
             tagged(
                 Chunk(
-                    id=chunk_id(source, path, piece.symbol, piece.text, seen[key]),
+                    id=chunk_id(source, path, piece.symbol, piece.text, occurrences[key]),
                     kind="doc" if document else "code",
                     source=source,
                     title=piece.symbol or piece.heading or path,
@@ -62,5 +62,5 @@ def file_chunks(source: str, path: str, text: str, detector: Detector) -> list[C
                 detector,
             )
         )
-        seen[key] += 1
+        occurrences[key] += 1
     return chunks

@@ -197,13 +197,13 @@ class _Walk:
             unknown = "file type unknown (no suffix)"
             return Skipped(path, f"unsupported file type {suffix}" if suffix else unknown)
         try:
-            found = Found(path, location, location.lstat().st_size)
-            head = read_below(found.root, found.path, limit=MAX_BYTES, first=_SNIFF_BYTES)
+            file = Found(path, location, location.lstat().st_size)
+            head = read_below(file.root, file.path, limit=MAX_BYTES, first=_SNIFF_BYTES)
         except OSError as error:
             return Skipped(path, _unread(error))
         if not head:
             return Skipped(path, "empty file")
-        return Skipped(path, "binary file") if _is_binary(head) else found
+        return Skipped(path, "binary file") if _is_binary(head) else file
 
 
 def _is_binary(head: bytes) -> bool:

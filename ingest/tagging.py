@@ -43,28 +43,28 @@ def tagged(chunk: Chunk, detector: Detector) -> Chunk:
     if chunk.kind != "code":
         return chunk
     techniques = techniques_of(chunk.text, chunk.language, chunk.role, detector)
-    found = features(chunk.text, chunk.language, chunk.symbol, chunk.path)
+    code_features = features(chunk.text, chunk.language, chunk.symbol, chunk.path)
     return replace(
         chunk,
         techniques=techniques,
         bottlenecks=detector.bottlenecks(techniques),
-        op=found.op,
-        dtypes=found.dtypes,
-        architectures=found.architectures,
+        op=code_features.op,
+        dtypes=code_features.dtypes,
+        architectures=code_features.architectures,
     )
 
 
 def retag(state: IndexState) -> IndexState:
     """Tag code chunks again with the techniques that the state now has."""
     detector = detector_of(state)
-    now = tags_version(detector)
+    current = tags_version(detector)
     sources: list[Source] = []
     stale: set[str] = set()
     for source in state.sources:
         version, _, tags = source.chunking.partition("-")
-        if tags and tags != now:
+        if tags and tags != current:
             stale.add(source.name)
-            source = replace(source, chunking=f"{version}-{now}")  # noqa: PLW2901
+            source = replace(source, chunking=f"{version}-{current}")  # noqa: PLW2901
         sources.append(source)
     if not stale:
         return state

@@ -72,10 +72,10 @@ def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = N
     classified = {
         name.removeprefix(_OSI) for name in raw.get("classifiers", ()) if name.startswith("License")
     }
-    known = _tables()["classifiers"]
-    named = [known.get(name) for name in sorted(classified)]
-    if named and all(named):
-        return replace(result, licence=" OR ".join(named))
+    table = _tables()["classifiers"]
+    names = [table.get(name) for name in sorted(classified)]
+    if names and all(names):
+        return replace(result, licence=" OR ".join(names))
     texts = {_from_text(text.decode("utf-8", "replace")) for text in _main(licence_files or {})}
     if len(texts) == 1 and (only := texts.pop()) and (not field or "bsd" in field.lower()):
         return replace(result, licence=only)
@@ -144,9 +144,9 @@ def accepted(
     if licence is None:
         if len(allowed) == 1:
             return next(iter(allowed))
-        said = f"says only '{fetched.licence_text}'" if fetched.licence_text else "states none"
+        says = f"says only '{fetched.licence_text}'" if fetched.licence_text else "states none"
         raise SourceError(
-            f"the licence of {what} is unknown: it {said}. Find it at {fetched.url or 'its pages'} "
+            f"the licence of {what} is unknown: it {says}. Find it at {fetched.url or 'its pages'} "
             "and add --allow-licence SPDX"
         )
     if expected and licence != expected and licence not in allowed:

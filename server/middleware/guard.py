@@ -74,7 +74,7 @@ class Guard:
         """
         if headers.get("sec-fetch-site", "none") in _OWN_SITES:
             return False
-        if any(each in self._origins for each in headers.getlist("origin")):
+        if any(origin in self._origins for origin in headers.getlist("origin")):
             return False
         opens_page = (
             scope["method"] == "GET"

@@ -68,5 +68,5 @@ def _rates(
     if analysis is not None and analysis.tensor_flops:
         names.append("tf32" if analysis.dtype == "float32" else analysis.dtype)
     names += [rate for alias, rate in TENSOR_OPS.items() if value_of(profile, alias)]
-    found = {name: card.dense_flops(name) for name in dict.fromkeys(names)}
-    return {name: rate for name, rate in found.items() if rate is not None}
+    flops = {name: card.dense_flops(name) for name in dict.fromkeys(names)}
+    return {name: rate for name, rate in flops.items() if rate is not None}

@@ -29,14 +29,14 @@ def test_versions_are_compiled_ahead_and_timed(
     compiling: Zygote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[int] = []
-    asked = SourceTimer._asked
+    bench = SourceTimer._bench
 
     def counted(self: SourceTimer, worker: Worker, command: m.BenchSources) -> m.Benched:
-        reply = asked(self, worker, command)
+        reply = bench(self, worker, command)
         compiled.append(reply.compiled_ahead)
         return reply
 
-    monkeypatch.setattr(SourceTimer, "_asked", counted)
+    monkeypatch.setattr(SourceTimer, "_bench", counted)
     (case,) = load(["leaky_relu_slivers"])
     tunable = find_parameters(case.kernel)
     sources = [tunable.write({"BLOCK": block}) for block in (64, 256, 1024, 4096)]

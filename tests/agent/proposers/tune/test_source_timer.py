@@ -85,7 +85,7 @@ def test_the_given_kernel_compiles_while_the_card_is_free_and_the_search_waits(
         results = [m.BenchedSource(ms=[1.0], difference=0.0) for _ in command.sources]
         return m.Benched(results=results)
 
-    monkeypatch.setattr(SourceTimer, "_asked", lambda self, *given: answer(*given))
+    monkeypatch.setattr(SourceTimer, "_bench", lambda self, *given: answer(*given))
     monkeypatch.setattr(SourceTimer, "_worker", lambda self: object())
     until = timing.clock() + 10.0
     (found,) = timing.times([KERNEL + "\n"], 10, 10.0)
