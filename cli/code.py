@@ -49,7 +49,7 @@ def print_markdown(out: Console, text: str) -> None:
         out.print(Markdown(prose))
 
 
-def commented(text: str, language: str) -> str:
+def as_comments(text: str, language: str) -> str:
     """Text as comment lines of a language, so that what surrounds code leaves it a file."""
     mark = _COMMENTS.get(language, "#")
     return "\n".join(f"{mark} {line}".rstrip() for line in text.split("\n"))

@@ -12,7 +12,7 @@ from cli.batching import is_batch, optimize_batch
 from cli.optimize_config import default_folder, new_config, price_of, resume_config, specs_of
 from cli.options import dtype_option, flag, value
 from cli.sweeping import INTERRUPTED, is_sweep, optimize_folder
-from cli.terminal import drawn
+from cli.terminal import raw_stream
 from kb.errors import KbError
 from kb.printable import printable
 
@@ -265,13 +265,13 @@ class Printer:
             return
         width = shutil.get_terminal_size().columns - 1
         text = f"{candidate}: {' '.join(line.split())}"[:width]
-        click.echo(f"\r\x1b[K{printable(text)}", drawn(sys.stderr), nl=False)
+        click.echo(f"\r\x1b[K{printable(text)}", raw_stream(sys.stderr), nl=False)
         self._shown = True
 
     def clear(self) -> None:
         """Take the line away."""
         if self._shown:
-            click.echo("\r\x1b[K", drawn(sys.stderr), nl=False)
+            click.echo("\r\x1b[K", raw_stream(sys.stderr), nl=False)
             self._shown = False
 
 

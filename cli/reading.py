@@ -268,7 +268,7 @@ def show(session: Session, slug: str, only_code: bool, as_json: bool) -> None:
     elif slug in generation.kernels:
         data = kernel_view(generation, slug)
     elif (data := chunk_view(generation, slug)) is None:
-        raise NotFoundError(_unknown(slug, generation))
+        raise NotFoundError(_unknown_message(slug, generation))
     if as_json:
         _print_json(data)
         return
@@ -314,7 +314,7 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
         print_code(out, data["text"], data["language"])
 
 
-def _unknown(slug: str, generation: Generation) -> str:
+def _unknown_message(slug: str, generation: Generation) -> str:
     near = difflib.get_close_matches(slug, [*generation.techniques, *generation.kernels], n=3)
     hint = f"did you mean {', '.join(near)}?" if near else "see `kb tree`"
     return f"no technique, kernel or chunk is called '{slug}': {hint}"

@@ -9,8 +9,8 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, Group, Rend
 from rich.segment import Segment
 from rich.text import Text
 
-from cli.code import commented, print_code
-from cli.terminal import drawn
+from cli.code import as_comments, print_code
+from cli.terminal import raw_stream
 from kb.corpus.entries import Gate, Source, Technique, Verified
 from kb.corpus.measured import NOT_MEASURED
 from kb.index.state import KernelRecord
@@ -23,7 +23,7 @@ _WHOLE = 10_000
 def console() -> Console:
     """A console on standard output; colours and line breaks are for terminals ($NO_COLOR: none)."""
     out = Console(
-        highlight=False, emoji=False, soft_wrap=False, width=_width(), file=drawn(sys.stdout)
+        highlight=False, emoji=False, soft_wrap=False, width=_width(), file=raw_stream(sys.stdout)
     )
     if out.is_terminal:
         out.push_render_hook(_Clean())
@@ -69,7 +69,7 @@ def print_kernel(out: Console, record: KernelRecord, verified: Iterable[Verified
     tail = "\n".join(["Verified", verified_line(verified), "", "Sources"])
     tail += "\n" + "\n".join(source_lines(entry.sources))
     if not out.is_terminal:
-        head, tail = commented(head, entry.language), commented(tail, entry.language)
+        head, tail = as_comments(head, entry.language), as_comments(tail, entry.language)
     out.print(head, markup=False, soft_wrap=True)
     print_code(out, record.code, entry.language)
     out.print("\n" + tail, markup=False, soft_wrap=True)

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from ingest.chunkers import chunk_file
 from ingest.roles import role_of
-from ingest.tagging import tagged, tags_version
+from ingest.tagging import tag_chunk, tags_version
 from kb.corpus.comments import without_comments
 from kb.corpus.detection import Detector
 from kb.records import Chunk, chunk_id
@@ -42,7 +42,7 @@ def file_chunks(source: str, path: str, text: str, detector: Detector) -> list[C
         document = piece.language in _DOCUMENT_LANGUAGES
         key = (piece.symbol or "", piece.text)
         chunks.append(
-            tagged(
+            tag_chunk(
                 Chunk(
                     id=chunk_id(source, path, piece.symbol, piece.text, occurrences[key]),
                     kind="doc" if document else "code",

@@ -8,7 +8,7 @@ from ingest.reading import Reading
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import quality_of
 from ingest.sources.spec import GIT, Repository
-from ingest.sources.tree import unpacked
+from ingest.sources.tree import unpack
 from kb.errors import SourceError
 from kb.index.state import IndexState
 from kb.records import Source
@@ -66,7 +66,7 @@ def published_state(origin: Origin, reading: Reading) -> IndexState:
         report.files = report.unchanged_files = len(former.files)
         chunks = tuple(chunk for chunk in reading.former.chunks if chunk.source == name)
         return IndexState(sources=(with_citation(former),), chunks=chunks)
-    with unpacked(fetched, origin.cache) as root:
+    with unpack(fetched, origin.cache) as root:
         try:
             state = directory_state(root, reading)
         except SourceError as error:

@@ -38,7 +38,7 @@ def techniques_of(text: str, language: str, role: str, detector: Detector) -> tu
     return detector.techniques(text, language)
 
 
-def tagged(chunk: Chunk, detector: Detector) -> Chunk:
+def tag_chunk(chunk: Chunk, detector: Detector) -> Chunk:
     """A chunk of code with its tags; a chunk of prose unchanged."""
     if chunk.kind != "code":
         return chunk
@@ -69,6 +69,6 @@ def retag(state: IndexState) -> IndexState:
     if not stale:
         return state
     chunks = tuple(
-        tagged(chunk, detector) if chunk.source in stale else chunk for chunk in state.chunks
+        tag_chunk(chunk, detector) if chunk.source in stale else chunk for chunk in state.chunks
     )
     return replace(state, sources=tuple(sources), chunks=chunks)

@@ -43,10 +43,10 @@ async def _answer(request: Request, work: Callable[[Host], BaseModel]) -> Respon
     """Do the work in the pool. The answer is encoded once, there as well."""
     state = state_of(request)
 
-    def encoded() -> str:
+    def encode() -> str:
         return work(state).model_dump_json(by_alias=True)
 
-    return Response(await state.pool.run(encoded), media_type="application/json")
+    return Response(await state.pool.run(encode), media_type="application/json")
 
 
 @router.post(

@@ -72,7 +72,7 @@ class TokenFile:
         token = f"{_PREFIX}_{scope}_{secret}"
         created = datetime.now(UTC).isoformat(timespec="seconds")
         record = TokenRecord(identity, name or identity, scope, _digest(token), created)
-        with self._writing():
+        with self._write_lock():
             self._write([*self.records(), record])
         return record, token
 
@@ -84,7 +84,7 @@ class TokenFile:
         NotFoundError
             No token has it.
         """
-        with self._writing():
+        with self._write_lock():
             records = self.records()
             revoked = [record for record in records if name in (record.id, record.name)]
             if not revoked:
@@ -92,7 +92,7 @@ class TokenFile:
             self._write([record for record in records if record not in revoked])
         return revoked
 
-    def _writing(self) -> FileLock:
+    def _write_lock(self) -> FileLock:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return FileLock(f"{self._path}.lock", timeout=10)
 

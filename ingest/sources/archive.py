@@ -64,7 +64,7 @@ def members(archive: Path, *, links_are_errors: bool = True) -> Iterator[Member]
     """
     walk = _zip_members if zipfile.is_zipfile(archive) else _tar_members
     paths: set[str] = set()
-    with _refusing_damage(archive):
+    with _damage_as_error(archive):
         for member in walk(archive, links_are_errors):
             if len(paths) >= LIMITS.files:
                 raise SourceError(f"{archive.name} is refused: more than {LIMITS.files:,} files")
@@ -110,12 +110,12 @@ def extract(
 
 
 def _read(archive: Path, member: Member) -> bytes:
-    with _refusing_damage(archive):
+    with _damage_as_error(archive):
         return member.read()
 
 
 @contextmanager
-def _refusing_damage(archive: Path) -> Iterator[None]:
+def _damage_as_error(archive: Path) -> Iterator[None]:
     """What the decompressors raise on damaged or encrypted content, as one error."""
     try:
         yield
@@ -179,7 +179,7 @@ def _zip_members(archive: Path, links_are_errors: bool) -> Iterator[Member]:
 
 def _tar_members(archive: Path, links_are_errors: bool) -> Iterator[Member]:
     with (
-        _decompressed(archive) as plain,
+        _decompress(archive) as plain,
         tarfile.open(fileobj=_Bounded(plain, archive), mode="r:") as archive_file,
     ):
         for info in archive_file:
@@ -231,7 +231,7 @@ def _most(archive: Path) -> int:
 
 
 @contextmanager
-def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
+def _decompress(archive: Path) -> Iterator[IO[bytes]]:
     with archive.open("rb") as raw:
         head = raw.read(6)
         raw.seek(0)

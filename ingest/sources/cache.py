@@ -79,7 +79,7 @@ class Cache:
             draft.write_text(json.dumps(asdict(fetched), indent=1), encoding="utf-8")
             draft.replace(note)
 
-    def verified(self, fetched: Fetched) -> Path:
+    def verified_archive(self, fetched: Fetched) -> Path:
         """The archive, after its content was compared with its hash.
 
         Raises

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ingest.sources.archive import members
 from ingest.sources.cache import GIT_ARCHIVE, Fetched, digest_of
-from ingest.sources.licence import LICENCE_FILES, Stated, stated
+from ingest.sources.licence import LICENCE_FILES, ReleaseMetadata, parse_metadata
 from ingest.sources.packages import ASK_ABOVE, Fetcher
 from ingest.sources.spec import Repository
 from kb.errors import SourceError
@@ -197,7 +197,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _read_metadata(archive: Path) -> Stated:
+def _read_metadata(archive: Path) -> ReleaseMetadata:
     """The licence that pyproject.toml or the licence file at the top states."""
     project: dict[str, object] = {}
     licences: dict[str, bytes] = {}
@@ -213,5 +213,5 @@ def _read_metadata(archive: Path) -> Stated:
             licences[member.path] = member.read()
     licence = project.get("license")
     if isinstance(licence, str):
-        return stated(f"Metadata-Version: 2.4\nLicense-Expression: {licence}\n".encode())
-    return stated(None, licences)
+        return parse_metadata(f"Metadata-Version: 2.4\nLicense-Expression: {licence}\n".encode())
+    return parse_metadata(None, licences)

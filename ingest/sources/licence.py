@@ -23,7 +23,7 @@ LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class ReleaseMetadata:
     """What metadata says about a release."""
 
     licence: str | None = None
@@ -54,14 +54,16 @@ def canonical(expression: str) -> str:
         ) from error
 
 
-def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = None) -> Stated:
+def parse_metadata(
+    metadata: bytes | None, licence_files: Mapping[str, bytes] | None = None
+) -> ReleaseMetadata:
     """Read core metadata (METADATA or PKG-INFO), and licence texts where it names none.
 
     In order: `License-Expression`, the `License` field, the classifiers, the licence texts. The
     first one that can be read decides; licence texts that contradict each other decide nothing.
     """
     raw: RawMetadata = parse_email(metadata)[0] if metadata else {}
-    result = Stated(url=_homepage(raw))
+    result = ReleaseMetadata(url=_homepage(raw))
     expression = raw.get("license_expression")
     field = (raw.get("license") or "").strip()
     for candidate in (expression, field):
@@ -116,7 +118,7 @@ def _homepage(raw: RawMetadata) -> str | None:
     return raw.get("home_page") or next(iter(urls.values()), None)
 
 
-def accepted(
+def accepted_licence(
     fetched: Fetched, listed: Collection[str], allowed: Collection[str], expected: str | None = None
 ) -> str:
     """The licence to cite for a release, if it is accepted.
@@ -154,7 +156,7 @@ def accepted(
             f"{what} is under {licence}, but corpus/sources.toml expects {expected}: find out why, "
             f"then change the entry or add --allow-licence '{licence}'"
         )
-    if licence in allowed or licence == expected or _covered(licence, {*listed, *allowed}):
+    if licence in allowed or licence == expected or _is_covered(licence, {*listed, *allowed}):
         return licence
     raise SourceError(
         f"{what} is under {licence}, which is not among the licences in corpus/sources.toml: add "
@@ -162,7 +164,7 @@ def accepted(
     )
 
 
-def _covered(expression: str, known: Collection[str]) -> bool:
+def _is_covered(expression: str, known: Collection[str]) -> bool:
     """Whether what an expression asks for is all known; of a plain OR, one is enough."""
     parts = re.split(r" (?:AND|OR) ", re.sub(r"[()]", "", expression))
     names = [part.strip() for part in parts]

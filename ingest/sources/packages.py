@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ingest.sources.archive import members
 from ingest.sources.cache import Cache, Fetched, digest_of
-from ingest.sources.licence import LICENCE_FILES, Stated, stated
+from ingest.sources.licence import LICENCE_FILES, ReleaseMetadata, parse_metadata
 from ingest.sources.spec import Package
 from kb.errors import SourceError
 
@@ -108,7 +108,7 @@ def _check_hashes(file: Path, release: "Release") -> None:
             )
 
 
-def _read_metadata(file: Path, *, wheel: bool) -> Stated:
+def _read_metadata(file: Path, *, wheel: bool) -> ReleaseMetadata:
     """What METADATA or PKG-INFO states; on the way every member's name and kind is judged."""
     metadata: bytes | None = None
     licences: dict[str, bytes] = {}
@@ -125,4 +125,4 @@ def _read_metadata(file: Path, *, wheel: bool) -> Stated:
             metadata = member.read()[:_METADATA_LIMIT]
         elif in_place and name.upper().startswith(LICENCE_FILES):
             licences[member.path] = member.read()[:_METADATA_LIMIT]
-    return stated(metadata, licences)
+    return parse_metadata(metadata, licences)

@@ -20,7 +20,7 @@ from server.web.choices import filter_fields
 from server.web.forms import DEFAULT_EXAMPLES, DEFAULT_K, ContextForm, SearchForm, Values
 from server.web.reference import reference
 from server.web.rendering import error_page, page
-from server.web.roofs import standing
+from server.web.roofs import roofline_of
 
 
 class PageRoute(APIRoute):
@@ -175,7 +175,7 @@ def _context_values(
         budget = (request.max_chars if in_characters else request.max_tokens) or 0
         used = len(response.text) if in_characters else response.tokens
         titles = {example: _title(state, example) for example in response.examples}
-        roofline = standing(request)
+        roofline = roofline_of(request)
     return {
         "form": form,
         "found": response,
