@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.proposers.recipe import beside, fuse
-from agent.proposers.recipe.carry import Signature, Stock, identifier, inlined_source, signature
+from agent.proposers.recipe.carry import Recipe, Signature, identifier, inlined_source, signature
 from agent.proposers.recipe.core import PLACEHOLDER, Core, plain_name
 from agent.proposers.recipe.operands import argument
 from judge.graph import Graph, operands, reference
@@ -35,9 +35,9 @@ class AdaptedFile:
     """Elementwise operators that a kernel written for them computes."""
 
 
-def fits(core: Core, stock: Stock) -> str | None:
+def fits(core: Core, kernel: Recipe) -> str | None:
     """Why a kernel cannot take a core's place by its signature; None where it can."""
-    sig = signature(stock)
+    sig = signature(kernel)
     if sig is None:
         return "it has no kernel_function of the corpus's form"
     if missing := set(sig.required) - set(core.arguments):
@@ -54,7 +54,7 @@ def fits(core: Core, stock: Stock) -> str | None:
     return None
 
 
-def adapt(graph: Graph, pairs: Sequence[tuple[Core, Stock]], title: str) -> AdaptedFile:
+def adapt(graph: Graph, pairs: Sequence[tuple[Core, Recipe]], title: str) -> AdaptedFile:
     """Write the kernel file in which each core's work is done by its kernel.
 
     `kernel_function` takes the problem's inputs in their order, then the model's tensors by their
@@ -69,17 +69,17 @@ def adapt(graph: Graph, pairs: Sequence[tuple[Core, Stock]], title: str) -> Adap
 
 
 class _Writer:
-    def __init__(self, graph: Graph, pairs: Sequence[tuple[Core, Stock]], title: str) -> None:
+    def __init__(self, graph: Graph, pairs: Sequence[tuple[Core, Recipe]], title: str) -> None:
         self.graph = graph
         self.pairs = pairs
         self.title = title
-        self.alone = len({stock.slug for _, stock in pairs}) == 1
+        self.alone = len({kernel.slug for _, kernel in pairs}) == 1
         self.signatures: dict[str, Signature] = {}
-        for core, stock in pairs:
-            sig, why = signature(stock), fits(core, stock)
+        for core, kernel in pairs:
+            sig, why = signature(kernel), fits(core, kernel)
             if sig is None or why is not None:
-                raise CannotAdaptError(f"{stock.slug} does not fit: {why}")
-            self.signatures[stock.slug] = sig
+                raise CannotAdaptError(f"{kernel.slug} does not fit: {why}")
+            self.signatures[kernel.slug] = sig
         self.tunables, self.choices = self._tunables()
         self.names = self._names()
         self.core_of = {
@@ -103,12 +103,12 @@ class _Writer:
             self._write_value(name)
         results = ", ".join(self.names[name] for name in self.graph.outputs)
         texts = []
-        for stock in {stock.slug: stock for _, stock in self.pairs}.values():
+        for kernel in {kernel.slug: kernel for _, kernel in self.pairs}.values():
             citation = textwrap.fill(
-                f"From the knowledge base: {stock.slug}. {stock.citation}", 96,
+                f"From the knowledge base: {kernel.slug}. {kernel.citation}", 96,
                 initial_indent="# ", subsequent_indent="# ",
             )  # fmt: skip
-            texts.append(f"{citation}\n\n{inlined_source(stock, alone=self.alone)}")
+            texts.append(f"{citation}\n\n{inlined_source(kernel, alone=self.alone)}")
         texts += [text for core, _ in self.pairs for text in core.functions]
         texts += self.fused
         texts += fuse.helpers("\n".join(texts))
@@ -131,7 +131,7 @@ class _Writer:
 
     def _summary(self, within: Sequence[str]) -> str:
         """The file's docstring; `within` is what kernels of the knowledge base compute as well."""
-        slugs = ", ".join(dict.fromkeys(stock.slug for _, stock in self.pairs))
+        slugs = ", ".join(dict.fromkeys(kernel.slug for _, kernel in self.pairs))
         paragraphs = [f"{self.title} with {slugs}." if slugs else f"{self.title}, elementwise."]
         triangles = [self.names[triangle] for core, _ in self.pairs for triangle in core.triangles]
         for what, names in (
@@ -244,18 +244,18 @@ class _Writer:
         if index in self.written_cores:
             return
         self.written_cores.add(index)
-        core, stock = self.pairs[index]
+        core, kernel = self.pairs[index]
         for name in sorted(core.reads):
             self._write_value(name)
-        sig = self.signatures[stock.slug]
+        sig = self.signatures[kernel.slug]
         args = [
             f"{name}={self._substitute(text)}"
             for name, text in core.arguments.items()
             if name in sig.required or name in sig.optional
         ]
-        args += [f"{name}={alias}" for name, (alias, _) in self.tunables[stock.slug].items()]
+        args += [f"{name}={alias}" for name, (alias, _) in self.tunables[kernel.slug].items()]
         returned = [f"r{index}_{i}" for i in range(core.returns)]
-        self.body.append(f"{', '.join(returned)} = {identifier(stock.slug)}({', '.join(args)})")
+        self.body.append(f"{', '.join(returned)} = {identifier(kernel.slug)}({', '.join(args)})")
         marks = {"r": returned[0]} | {f"r{i}": name for i, name in enumerate(returned)}
         for name, text in core.results.items():
             if name in self.graph.outputs or set(self.graph.users[name]) - core.nodes:

@@ -18,7 +18,7 @@ _KERNELS: Final = 1024
 
 
 @dataclass(frozen=True)
-class Stock:
+class Recipe:
     """A kernel of the knowledge base."""
 
     slug: str
@@ -59,10 +59,10 @@ def identifier(slug: str) -> str:
 
 
 @lru_cache(_KERNELS)  # each is looked at for every core
-def signature(stock: Stock) -> Signature | None:
+def signature(kernel: Recipe) -> Signature | None:
     """Read a kernel's signature; None where the file is not of the corpus's form."""
     try:
-        tree = ast.parse(stock.code)
+        tree = ast.parse(kernel.code)
     except (SyntaxError, ValueError):
         return None
     functions = {
@@ -90,15 +90,15 @@ def signature(stock: Stock) -> Signature | None:
 
 
 @lru_cache(_KERNELS)  # each is carried for every proposal that it is part of
-def inlined_source(stock: Stock, *, alone: bool) -> str:
+def inlined_source(kernel: Recipe, *, alone: bool) -> str:
     """The kernel's text for another file, whose launcher has the slug's `identifier` as its name.
 
     Its docstring, `reference`, `make_inputs` and what else only checks need are left out. Where it
     is not `alone` in the file, all names that it defines get its slug as a suffix; comments and
     formatting stay.
     """
-    suffix = identifier(stock.slug)
-    tree = ast.parse(stock.code)
+    suffix = identifier(kernel.slug)
+    tree = ast.parse(kernel.code)
     drop: set[int] = set()
     check_functions = _check_functions(tree)
     for index, statement in enumerate(tree.body):
@@ -124,7 +124,7 @@ def inlined_source(stock: Stock, *, alone: bool) -> str:
                     (node.col_offset + len(word), name, names[name])
                 )
     lines = []
-    for number, line in enumerate(stock.code.splitlines(), start=1):
+    for number, line in enumerate(kernel.code.splitlines(), start=1):
         if number in drop:
             continue
         data = line.encode()
@@ -132,7 +132,7 @@ def inlined_source(stock: Stock, *, alone: bool) -> str:
             data = data[:column] + new.encode() + data[column + len(old.encode()) :]
         lines.append(data.decode())
     text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip("\n")
-    return _with_cuda(text, stock.cuda, suffix) if stock.cuda else text
+    return _with_cuda(text, kernel.cuda, suffix) if kernel.cuda else text
 
 
 def _with_cuda(text: str, cuda: str, suffix: str) -> str:

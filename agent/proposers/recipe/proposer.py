@@ -9,11 +9,11 @@ from agent.optimize.candidate import Hypothesis, Proposal, SearchState
 from agent.optimize.dedupe import digest
 from agent.optimize.proposers import Proposer, Spending
 from agent.proposers.recipe.adapt import AdaptedFile, CannotAdaptError, adapt, fits
-from agent.proposers.recipe.carry import Stock
+from agent.proposers.recipe.carry import Recipe
+from agent.proposers.recipe.catalog import Catalog
 from agent.proposers.recipe.core import FLOATS, Core
 from agent.proposers.recipe.operators import Recognition, recognise
 from agent.proposers.recipe.rewrites import rewrite_graph
-from agent.proposers.recipe.stock import Shelf
 from judge.graph import Graph, export_graph
 from kb.errors import KbError
 from kb.problems.reading import read_problem
@@ -53,20 +53,20 @@ class RecipeProposer(Proposer):
 
     Parameters
     ----------
-    shelf
+    catalog
         Where kernels come from.
     export
         Makes the graph of a problem file: text, name, dtype. By default in a sandboxed worker.
     screen
-        Tries what was adapted; None proposes it as it is, as the shelf orders it.
+        Tries what was adapted; None proposes it as it is, as the catalog orders it.
     """
 
     name = "recipe"
 
     def __init__(
-        self, shelf: Shelf, export: Export = export_graph, screen: Screen | None = None
+        self, catalog: Catalog, export: Export = export_graph, screen: Screen | None = None
     ) -> None:
-        self._shelf = shelf
+        self._catalog = catalog
         self._export = export
         self._screen = screen
         self._proposals: dict[tuple[str, str | None, str | None, str | None], list[Proposal]] = {}
@@ -137,7 +137,7 @@ class RecipeProposer(Proposer):
 
     def _adapt_graph(self, graph: Graph, state: SearchState) -> list[Proposal]:
         """Proposals for one form of the graph."""
-        kernels = _Kernels(self._shelf, graph, state)
+        kernels = _Kernels(self._catalog, graph, state)
         everything = recognise(graph)
         if not everything.cores and (whole := self._elementwise(graph, state)) is not None:
             return [whole]
@@ -169,8 +169,8 @@ class RecipeProposer(Proposer):
     def _elementwise(self, graph: Graph, state: SearchState) -> Proposal | None:
         """A model of elementwise operators alone as one kernel, in the form of the knowledge
         base's best kernel that streams through memory; None without one, or where it cannot be."""
-        stock = self._shelf.kernels(_STREAMING, state.architecture, state.gpu)
-        model = next((kernel for kernel in stock if not kernel.cuda), None)
+        recipes = self._catalog.kernels(_STREAMING, state.architecture, state.gpu)
+        model = next((kernel for kernel in recipes if not kernel.cuda), None)
         if model is None:
             return None
         try:
@@ -207,32 +207,32 @@ def _triangles(graph: Graph, source: str) -> dict[str, int]:
 
 
 class _Kernels:
-    """Kernels of the shelf for each core, looked up once."""
+    """Kernels of the catalog for each core, looked up once."""
 
-    def __init__(self, shelf: Shelf, graph: Graph, state: SearchState) -> None:
-        self._shelf = shelf
+    def __init__(self, catalog: Catalog, graph: Graph, state: SearchState) -> None:
+        self._catalog = catalog
         self._graph = graph
         self._state = state
-        self._by_family: dict[str, Sequence[Stock]] = {}
+        self._by_family: dict[str, Sequence[Recipe]] = {}
         self.misfit = ""
         """Why the last kernel did not fit."""
 
-    def of(self, core: Core) -> list[Stock]:
+    def of(self, core: Core) -> list[Recipe]:
         """Kernels of the core's family that take its operands, best first."""
         if core.op not in self._by_family:
             state = self._state
-            self._by_family[core.op] = self._shelf.kernels(core.op, state.architecture, state.gpu)
+            self._by_family[core.op] = self._catalog.kernels(core.op, state.architecture, state.gpu)
         # Tensors of both kinds, the model's and the problem's, have the operands' dtype.
         dtypes = {self._graph.dtype(name) for name in core.results} & FLOATS
         fitting = []
-        for stock in self._by_family[core.op]:
-            why = fits(core, stock)
-            if why is None and not dtypes <= set(stock.dtypes):
-                why = f"it takes no {', '.join(sorted(dtypes - set(stock.dtypes)))}"
+        for recipe in self._by_family[core.op]:
+            why = fits(core, recipe)
+            if why is None and not dtypes <= set(recipe.dtypes):
+                why = f"it takes no {', '.join(sorted(dtypes - set(recipe.dtypes)))}"
             if why is None:
-                fitting.append(stock)
+                fitting.append(recipe)
             else:
-                self.misfit = f"{stock.slug}: {why}"
+                self.misfit = f"{recipe.slug}: {why}"
         return fitting
 
 
@@ -254,13 +254,13 @@ def _ways(graph: Graph, kernels: _Kernels) -> list[Recognition]:
     return ways
 
 
-def choices(kernels: Sequence[Sequence[Stock]]) -> list[list[Stock]]:
+def choices(kernels: Sequence[Sequence[Recipe]]) -> list[list[Recipe]]:
     """Which kernel does each core's work in a file: all their best, and in turn another for one of
     them. CUDA kernels may be for some sizes only, so one of the first files has none."""
     best = [ranked[0] for ranked in kernels]
     picks = [best]
-    triton = [next((stock for stock in ranked if not stock.cuda), None) for ranked in kernels]
-    without = [stock for stock in triton if stock is not None]
+    triton = [next((recipe for recipe in ranked if not recipe.cuda), None) for ranked in kernels]
+    without = [recipe for recipe in triton if recipe is not None]
     if len(without) == len(best) and without != best:
         picks.append(without)
     for place, ranked in enumerate(kernels):
@@ -274,11 +274,11 @@ def _with_counts(names: Sequence[str]) -> str:
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())
 
 
-def _proposal(way: Recognition, kernels: Sequence[Stock], adapted: AdaptedFile) -> Proposal:
-    names = _with_counts([stock.slug for stock in kernels])
+def _proposal(way: Recognition, kernels: Sequence[Recipe], adapted: AdaptedFile) -> Proposal:
+    names = _with_counts([recipe.slug for recipe in kernels])
     families = _with_counts([core.op for core in way.cores])
     # What sets this file apart from the others is the technique of its first kernel that has one.
-    family = next((stock.techniques[0] for stock in kernels if stock.techniques), FAMILY)
+    family = next((recipe.techniques[0] for recipe in kernels if recipe.techniques), FAMILY)
     note = f"{families}: {names}"
     if adapted.fused:
         note += f"; fused after: {', '.join(adapted.fused)}"
@@ -291,6 +291,6 @@ def _proposal(way: Recognition, kernels: Sequence[Stock], adapted: AdaptedFile) 
         hypothesis=Hypothesis(
             claim=f"{names} of the knowledge base is a good start for {families}"
         ),
-        chunks=tuple(dict.fromkeys(stock.chunk for stock in kernels if stock.chunk)),
+        chunks=tuple(dict.fromkeys(recipe.chunk for recipe in kernels if recipe.chunk)),
         note=note,
     )
