@@ -49,7 +49,7 @@ class Price(BaseModel):
         return (tokens_in * self.input + tokens_out * self.output) / _PER
 
     @property
-    def batched(self) -> "Price":
+    def batch_price(self) -> "Price":
         """The price of requests in a batch."""
         return Price(input=self.input * self.batch, output=self.output * self.batch, batch=1.0)
 
@@ -277,7 +277,7 @@ class Ledger:
         with self._lock:
             self._spent += part
 
-    def hold(self, reservation: Reservation) -> None:
+    def defer(self, reservation: Reservation) -> None:
         """Keep a reservation for as long as this process lives: its reply comes to another."""
         with self._lock:
             self._reserved.remove(reservation)

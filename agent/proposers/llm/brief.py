@@ -7,7 +7,7 @@ from typing import Literal
 from agent.diagnose.result import Evidence
 from agent.optimize.candidate import Judged, SearchState
 from agent.proposers.llm.conditions import conditions, dtype_of, facts
-from agent.proposers.llm.prompting import shortened
+from agent.proposers.llm.prompting import shorten
 from agent.proposers.llm.shown import ContextParts
 from kb.vocabulary import find_metric
 
@@ -202,7 +202,7 @@ def _line_of(judged: Judged) -> str:
     why = f"; {reasons[0]}" if reasons and not judged.outcome.right else ""
     by = "" if judged.candidate.proposer == "llm" else f" by {judged.candidate.proposer}"
     line = f"{judged.id} {judged.family}{by}: {outcome_words(judged)}{why}"
-    return shortened(f"{line} [{claim}]" if claim else line, _LINE)
+    return shorten(f"{line} [{claim}]" if claim else line, _LINE)
 
 
 def _baselines(state: SearchState) -> Iterable[str]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from agent.proposers.llm.edits import SEARCH, EditError, apply_edits, read_edits
 from agent.proposers.llm.models import Code
-from agent.proposers.llm.prompting import shortened
+from agent.proposers.llm.prompting import shorten
 from kb.refusals import first_problem
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -83,16 +83,16 @@ def _find_object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | N
     parsed_text = _parse_object(text)
     if parsed_text is not None:
         return parsed_text
-    fenced = [
+    objects = [
         parsed
         for language, body in fences
         if language in _DATA or not language
         if (parsed := _parse_object(body)) is not None
     ]
-    if len(fenced) > 1:
+    if len(objects) > 1:
         raise NotUsableError("it holds several JSON objects: answer with one")
     if fences:
-        return fenced[0] if fenced else None
+        return objects[0] if objects else None
     start = text.find("{")
     if start < 0:
         return None
@@ -115,13 +115,13 @@ def _parse_object(text: str) -> dict[str, Any] | None:
 def _code_reply(text: str, fences: list[tuple[str, str]], outside: str) -> dict[str, Any]:
     bodies = [body for language, body in fences if language not in _DATA]
     if not bodies:
-        opened = "```" in text
+        is_open = "```" in text
         raise NotUsableError(
-            "its code block is not closed" if opened else "it holds no code block with the file"
+            "its code block is not closed" if is_open else "it holds no code block with the file"
         )
     if len(bodies) > 1:
         raise NotUsableError(f"it holds {len(bodies)} code blocks: put the whole file into one")
-    return {"note": shortened(outside, _NOTE), "code": bodies[0]}
+    return {"note": shorten(outside, _NOTE), "code": bodies[0]}
 
 
 def _edited_code(text: str, base: str | None) -> dict[str, Any]:
@@ -129,6 +129,6 @@ def _edited_code(text: str, base: str | None) -> dict[str, Any]:
         raise NotUsableError("there is no file to edit: answer with the whole file in one block")
     try:
         edits, outside = read_edits(text)
-        return {"note": shortened(outside, _NOTE), "code": apply_edits(base, edits)}
+        return {"note": shorten(outside, _NOTE), "code": apply_edits(base, edits)}
     except EditError as error:
         raise NotUsableError(str(error)) from error

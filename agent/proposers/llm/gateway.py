@@ -70,7 +70,7 @@ class Gateway:
         """
         record = read_exchanges(run)
         if price is not None and isinstance(endpoint, BatchEndpoint):
-            price = price.batched
+            price = price.batch_price
         ledger = Ledger(price, max_tokens=max_tokens, max_money=max_money, already=spent_in(record))
         return cls(endpoint, run, record, ledger, Past(record))
 
@@ -195,7 +195,7 @@ class Gateway:
         finally:
             # Also after Ctrl-C: what is not known to have cost anything is not counted.
             if deferred:
-                self._ledger.hold(reservation)
+                self._ledger.defer(reservation)
             else:
                 self._ledger.settle(reservation, charge)
         self._write(

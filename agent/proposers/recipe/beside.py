@@ -40,7 +40,7 @@ def view_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, 
     if source is None or not isinstance(requested, list):
         return None
     shape, own_shape = graph.shape(source), graph.shape(name)
-    sizes = [str(each) for each in own_shape]
+    sizes = [str(size) for size in own_shape]
     same = 0
     while same < min(len(shape), len(own_shape)) and shape[same] == own_shape[same]:
         sizes[same] = f"{names[source]}.shape[{same}]"

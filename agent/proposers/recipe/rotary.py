@@ -45,7 +45,7 @@ def _core(graph: Graph, root: str, parts: tuple[str, str, str, str], nodes: set[
     x, halving = match_halves(graph, a, b)
     shape, angles = graph.shape(x), graph.shape(cos)
     require(angles == graph.shape(sin) and _broadcasts(angles, (*shape[:-1], shape[-1] // 2)))
-    require(len({graph.dtype(each) for each in (x, cos, sin, root)}) == 1)
+    require(len({graph.dtype(name) for name in (x, cos, sin, root)}) == 1)
     return single("rope", root, values(x=x, cos=cos, sin=sin), nodes=nodes | halving)
 
 

@@ -59,7 +59,7 @@ def _pool(graph: Graph, root: str) -> Core:
     for name, plain in (("divisor_override", None), ("count_include_pad", True)):
         if name in settings and settings[name] == plain:
             del settings[name]
-    return _windowed(graph, root, kind, {"x": x}, settings, [node.name])
+    return _window_core(graph, root, kind, {"x": x}, settings, [node.name])
 
 
 def read_pooling(node: m.GraphNode, family: str) -> tuple[str, dict[str, Any]]:
@@ -79,10 +79,10 @@ def _convolution(graph: Graph, root: str) -> Core:
     groups = settings["groups"]
     if graph.shape(tensors["weight"])[1] == 1 and groups > 1 and rank < 3:
         del settings["groups"]
-        return _windowed(graph, root, ("depthwise-conv", rank), tensors, settings)
+        return _window_core(graph, root, ("depthwise-conv", rank), tensors, settings)
     if groups == 1:
         del settings["groups"]
-    core = _windowed(graph, root, ("conv", rank), tensors, settings)
+    core = _window_core(graph, root, ("conv", rank), tensors, settings)
     return _finishable(core, tensors, settings, rank, transposed=False)
 
 
@@ -91,7 +91,7 @@ def _transposed(graph: Graph, root: str) -> Core:
     tensors, settings, rank = read_convolution(graph, root, transposed=True)
     if settings["groups"] == 1:
         del settings["groups"]
-    core = _windowed(graph, root, ("conv-transpose", rank), tensors, settings)
+    core = _window_core(graph, root, ("conv-transpose", rank), tensors, settings)
     return _finishable(core, tensors, settings, rank, transposed=True)
 
 
@@ -107,7 +107,7 @@ def _flipped(graph: Graph, root: str) -> Core:
     padding = [dilation * (taps - 1) - less for dilation, taps, less in triples]
     require(min(padding) >= 0)
     settings = {"padding": padding, "dilation": by_axis["dilation"]}
-    core = _windowed(graph, root, ("conv", rank), tensors, settings)
+    core = _window_core(graph, root, ("conv", rank), tensors, settings)
     axes = ", ".join(str(axis + 2) for axis in range(rank))
     weight = f"{core.arguments['weight']}.transpose(0, 1).flip({axes})"
     core = replace(core, arguments={**core.arguments, "weight": weight})
@@ -177,7 +177,7 @@ def _named_padding(name: str, window: tuple[int, ...], dilation: Any) -> list[in
     return [reach // 2 for reach in reaches]
 
 
-def _windowed(  # noqa: PLR0917 (the parts of a core)
+def _window_core(  # noqa: PLR0917 (the parts of a core)
     graph: Graph,
     root: str,
     kind: tuple[str, int],

@@ -104,7 +104,7 @@ class Ledger(Generic[P]):
 
     def ranking(self) -> list[Trial[P]]:
         """All points that work, the fastest first."""
-        return _ranked(self.trials.values())
+        return _rank(self.trials.values())
 
     @property
     def best_ms(self) -> float:
@@ -137,7 +137,7 @@ def halve(
     for number, launches in enumerate(rungs):
         ledger.add(alive, launches)
         trials = [ledger.trials[p] for p in alive if p in ledger.trials]
-        ranked = _ranked(trials)
+        ranked = _rank(trials)
         if number == len(rungs) - 1 or ledger.left <= 0 or len(ranked) <= 1:
             break
         alive = [survivor.point for survivor in survivors(ranked, max(2, -(-len(ranked) // _KEPT)))]
@@ -157,5 +157,5 @@ def survivors(ranked: Sequence[Trial[P]], count: int) -> list[Trial[P]]:
     return best + doubtful[:_MOST_DOUBTFUL]
 
 
-def _ranked(trials: Iterable[Trial[P]]) -> list[Trial[P]]:
+def _rank(trials: Iterable[Trial[P]]) -> list[Trial[P]]:
     return sorted((t for t in trials if t.median < math.inf), key=lambda trial: trial.median)

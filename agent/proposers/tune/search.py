@@ -127,7 +127,7 @@ def _next(space: Space, ledger: Ledger[Point], generator: random.Random, count: 
 
     def offer(points: Iterable[Point | None]) -> None:
         for point in points:
-            if point is not None and point not in ledger.trials and space.allowed(point):
+            if point is not None and point not in ledger.trials and space.is_allowed(point):
                 pool[point] = None
 
     for parent in parents:
@@ -172,10 +172,10 @@ def _surrogate(space: Space, ledger: Ledger[Point]) -> Callable[[Point], float]:
     places = [(space.position(p), observed[p] - additive[p]) for p in observed]
 
     def guess(point: Point) -> float:
-        here = space.position(point)
+        position = space.position(point)
         weights = total = 0.0
         for place, residual in places:
-            steps = sum(abs(a - b) for a, b in zip(here, place, strict=True))
+            steps = sum(abs(a - b) for a, b in zip(position, place, strict=True))
             weight = math.exp(-steps / _REACH)
             weights += weight
             total += weight * residual

@@ -116,7 +116,7 @@ class Space:
             parameter.name: value for parameter, value in zip(self.parameters, point, strict=True)
         }
 
-    def allowed(self, point: Point) -> bool:
+    def is_allowed(self, point: Point) -> bool:
         """Whether a point keeps within the limits, or is no further beyond than the start."""
         if point == self.start:
             return True
@@ -143,7 +143,7 @@ class Space:
                 continue
             for value, step in _near(domain, point[index], reach):
                 other = (*point[:index], value, *point[index + 1 :])
-                if self.allowed(other):
+                if self.is_allowed(other):
                     weight = abs(step) - self._hint_bonus(self.parameters[index], step)
                     candidates.append((weight, len(candidates), other))
         return [other for _, _, other in sorted(candidates)]
@@ -168,7 +168,7 @@ class Space:
                 values[i] if values.get(i) in self.domains[i] else value
                 for i, value in enumerate(self.start)
             )
-            if self.allowed(point):
+            if self.is_allowed(point):
                 points.append(point)
         return list(dict.fromkeys(points))
 
@@ -200,19 +200,19 @@ class Space:
                 for second, _ in _near(self.domains[two], point[two], 1):
                     other = list(point)
                     other[one], other[two] = first, second
-                    if self.allowed(tuple(other)):
+                    if self.is_allowed(tuple(other)):
                         yield tuple(other)
 
     def crossover(self, one: Point, two: Point, generator: random.Random) -> Point | None:
         """A point with some values of each; None where they go together in no way."""
         point = tuple(generator.choice(pair) for pair in zip(one, two, strict=True))
-        return point if point not in (one, two) and self.allowed(point) else None
+        return point if point not in (one, two) and self.is_allowed(point) else None
 
     def random_point(self, generator: random.Random) -> Point | None:
         """An allowed point at random; None where 50 tries found none."""
         for _ in range(50):
             point = tuple(generator.choice(self._values(i)) for i in range(len(self.parameters)))
-            if self.allowed(point):
+            if self.is_allowed(point):
                 return point
         return None
 

@@ -134,7 +134,7 @@ def reference(
 def wide(space: Space, generator: random.Random) -> list[Point]:
     """All allowed points of a small space, `WIDE` at random of a large one."""
     if space.size <= WIDE:
-        return [p for p in itertools.product(*space.domains) if space.allowed(p)]
+        return [p for p in itertools.product(*space.domains) if space.is_allowed(p)]
     random_points = (space.random_point(generator) for _ in range(4 * WIDE))
     return list(dict.fromkeys(p for p in random_points if p is not None))[:WIDE]
 

@@ -11,7 +11,7 @@ from agent.optimize.candidate import Context, ProblemInfo
 from agent.optimize.starting import candidate_of, eager_start
 from agent.proposers.llm.conditions import LIMITS, TF32_LIMITS, conditions
 from agent.proposers.llm.offered import eligible, titles
-from agent.proposers.llm.prompting import flat, quoted, shortened
+from agent.proposers.llm.prompting import flat, quote, shorten
 from agent.proposers.llm.proposer import LlmProposer
 from judge.evaluate.tolerance import candidate_limits
 
@@ -77,11 +77,11 @@ def test_of_techniques_only_those_that_numbers_speak_for_say_why():
 
 
 def test_nothing_is_cut_within_a_word():
-    assert shortened("one two three", 9) == "one two …"
-    assert shortened("one two three", 13) == "one two three"
-    assert len(shortened("x" * 50, 20)) <= 20
+    assert shorten("one two three", 9) == "one two …"
+    assert shorten("one two three", 13) == "one two three"
+    assert len(shorten("x" * 50, 20)) <= 20
     assert flat("32 MiB output " * 100, 60).endswith(" …")
-    text = quoted("first line\nsecond line\nthird", most=25)
+    text = quote("first line\nsecond line\nthird", most=25)
     assert "first line\nsecond line\n[cut: " in text
 
 

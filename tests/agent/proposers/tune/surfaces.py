@@ -83,7 +83,7 @@ class Surface:
         for domain in self.space.domains:
             points = [(*point, value) for point in points for value in domain]
         points.sort(key=self.cost)  # whether a point is allowed takes longer to tell
-        return next(self.cost(point) for point in points if self.space.allowed(point))
+        return next(self.cost(point) for point in points if self.space.is_allowed(point))
 
 
 class Bench:

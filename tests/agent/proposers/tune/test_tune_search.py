@@ -128,10 +128,10 @@ def test_limits_of_the_card_keep_points_out(monkeypatch: pytest.MonkeyPatch) -> 
     def point(**values: int) -> tuple[int, ...]:
         return tuple(values.get(name, 0) or space.start[i] for i, name in enumerate(names))
 
-    assert space.allowed(point(BM=64, BN=64, num_warps=4, num_stages=3))
-    assert not space.allowed(point(BM=256, BN=256, BK=256, num_warps=32, num_stages=3))
-    assert not space.allowed(point(BM=256, BN=256, num_warps=1))
-    assert all(space.allowed(each) for each in space.neighbours(space.start))
+    assert space.is_allowed(point(BM=64, BN=64, num_warps=4, num_stages=3))
+    assert not space.is_allowed(point(BM=256, BN=256, BK=256, num_warps=32, num_stages=3))
+    assert not space.is_allowed(point(BM=256, BN=256, num_warps=1))
+    assert all(space.is_allowed(each) for each in space.neighbours(space.start))
     assert min(space.domains[names.index("BM")]) == 16
 
 
@@ -168,13 +168,13 @@ def test_what_compiles_too_long_keeps_what_is_heavier_out() -> None:
     ledger.measure = slow
     search(space, ledger, random.Random(0))
     heavy = tuple(256 if i in sides else 8 if i == warps else v for i, v in enumerate(space.start))
-    assert not space.allowed(heavy)
-    assert space.allowed(space.start)
+    assert not space.is_allowed(heavy)
+    assert space.is_allowed(space.start)
 
 
 def test_presets_are_points_of_the_space() -> None:
     space, *_ = made(0, 1.0)
     presets = space.presets()
     assert len(presets) > 3
-    assert all(space.allowed(each) for each in presets)
+    assert all(space.is_allowed(each) for each in presets)
     assert all(v in d for each in presets for v, d in zip(each, space.domains, strict=True))
