@@ -7,7 +7,7 @@ from agent.proposers.recipe.core import Core, Finder, as_root, single, values
 from agent.proposers.recipe.hooks import with_epilogue
 from agent.proposers.recipe.operands import operand
 from agent.proposers.recipe.patterns import Match, Var, attempt, match, op, require, unwrap
-from agent.proposers.recipe.reductions import of_rows
+from agent.proposers.recipe.reductions import row_reduction
 from agent.proposers.recipe.spellings import (
     BUILT_IN_BIAS,
     GELU_LINEAR,
@@ -80,16 +80,16 @@ def _plain(graph: Graph, root: str) -> Core:
 
 def _row_reduced(graph: Graph, root: str) -> Core:
     """A product whose rows are reduced to one number each, with what is done in between."""
-    kind, place, nodes = of_rows(graph, root)
+    kind, span, nodes = row_reduction(graph, root)
     finders = (with_epilogue(_biased), with_epilogue(_plain), _biased, _plain)
-    cores = (attempt(find, graph, place.x) for find in finders)
+    cores = (attempt(find, graph, span.x) for find in finders)
     core = unwrap(next((core for core in cores if core and core.op == "matmul"), None))
     arguments = {"kind": repr(kind), "out_dtype": f"torch.{graph.dtype(root)}"}
     return single(
         "matmul-reduce",
         root,
         core.arguments | arguments,
-        "{r}[:, None]" if place.keep else "{r}",
+        "{r}[:, None]" if span.keep else "{r}",
         nodes=core.nodes | nodes,
         functions=core.functions,
         fused=core.fused,

@@ -34,8 +34,8 @@ _PAIRED_VARIANCES: Final = ("aten.var_mean.dim", "aten.var_mean.correction")
 
 def _reduce(graph: Graph, root: str) -> Core:
     """Sum, mean, product, maximum or minimum."""
-    kind, place, inner = _reduction(graph, root, _REDUCTIONS)
-    return _core(graph, root, "reduce", place, {"kind": repr(kind)}, inner)
+    kind, span, inner = _reduction(graph, root, _REDUCTIONS)
+    return _core(graph, root, "reduce", span, {"kind": repr(kind)}, inner)
 
 
 def _logsumexp(graph: Graph, root: str) -> Core:
@@ -55,8 +55,8 @@ def _argmax(graph: Graph, root: str) -> Core:
         node = graph[source]
         largest, inner, results = _PAIRS[node.op], frozenset({source}), _parts(graph, source)
     dim = argument(node, 1)
-    place = _span(graph, node, None if dim is None else [dim])
-    return _core(graph, root, "argmax", place, {"largest": repr(largest)}, inner, results)
+    span = _span(graph, node, None if dim is None else [dim])
+    return _core(graph, root, "argmax", span, {"largest": repr(largest)}, inner, results)
 
 
 def _variance(graph: Graph, root: str) -> Core:
@@ -67,29 +67,29 @@ def _variance(graph: Graph, root: str) -> Core:
     else:
         source = unwrap(result_of(graph, root, _PAIRED_VARIANCES))
         node, results = graph[source], _parts(graph, source)
-    place = _span(graph, node, argument(node, 1), keep_at=3)
+    span = _span(graph, node, argument(node, 1), keep_at=3)
     correction: Any = node.kwargs.get("correction", 1)
     if node.op.endswith(".dim") and len(node.args) > 2:
         correction = 1 if node.args[2] else 0
     settings = {"correction": repr(float(1 if correction is None else correction))}
     inner = frozenset({source} - {root})
-    core = _core(graph, root, "variance", place, settings, inner, results)
+    core = _core(graph, root, "variance", span, settings, inner, results)
     if "aten.std" in node.op:
         return replace(core, results={root: core.results[root] + ".sqrt()"})
-    mean = _same_mean(graph, source, place)
+    mean = _same_mean(graph, source, span)
     if mean is None or source != root:
         return core
-    more = _core(graph, mean, "variance", place, settings, results={mean: 1})
+    more = _core(graph, mean, "variance", span, settings, results={mean: 1})
     return replace(core, nodes=core.nodes | {mean}, results=core.results | more.results)
 
 
-def _same_mean(graph: Graph, variance: str, place: "Span") -> str | None:
+def _same_mean(graph: Graph, variance: str, span: "Span") -> str | None:
     """The mean along the same dimensions, which the kernel gives with the variance."""
-    for name in graph.users[place.x]:
+    for name in graph.users[span.x]:
         node = graph[name]
         if node.op == "aten.mean.dim" and name != variance and not node.kwargs:
             other = attempt(_span, graph, node, node.args[1])
-            if other is not None and (other.first, other.count) == (place.first, place.count):
+            if other is not None and (other.first, other.count) == (span.first, span.count):
                 return name
     return None
 
@@ -100,8 +100,8 @@ def _norm(graph: Graph, root: str) -> Core:
     require(node.op == "aten.linalg_vector_norm.default" and not node.kwargs)
     order = argument(node, 1, 2)
     require(order in (1, 2))
-    place = _span(graph, node, argument(node, 2), keep_at=3)
-    core = _core(graph, root, "reduce", place, {"kind": "'sum'"})
+    span = _span(graph, node, argument(node, 2), keep_at=3)
+    core = _core(graph, root, "reduce", span, {"kind": "'sum'"})
     before, after = f"_power_{root}", f"_root_{root}"
     power, back = ("x * x", "tl.sqrt(x)") if order == 2 else ("tl.abs(x)", "x")
     texts = tuple(
@@ -125,9 +125,9 @@ def _divergence(graph: Graph, root: str) -> Core:
     if graph[x].op == "aten.log.default" and set(graph.users[x]) == {root}:
         inner, mine = frozenset({x}), "tl.log(x)"
         x = unwrap(operand(graph[x]))
-    place = _span(graph, node, None)
+    span = _span(graph, node, None)
     require(graph.dtype(x) == graph.dtype(root))
-    core = _core(graph, root, "reduce", replace(place, x=x), {"kind": repr(kind)}, inner)
+    core = _core(graph, root, "reduce", replace(span, x=x), {"kind": repr(kind)}, inner)
     before = f"_divergence_{root}"
     # As PyTorch: 0 times the logarithm of 0 is 0 for the target's own, NaN for the other.
     text = (
@@ -211,34 +211,34 @@ def _reduction(
     return unwrap(kind), _span(graph, node, [dims] if isinstance(dims, int) else dims), inner
 
 
-def of_rows(graph: Graph, root: str) -> tuple[str, Span, frozenset[str]]:
+def row_reduction(graph: Graph, root: str) -> tuple[str, Span, frozenset[str]]:
     """The reduction of a matrix's last dimension that ends in `root`: what it is called, where it
     lies and its operators."""
-    kind, place, inner = _reduction(graph, root, _ROW_REDUCTIONS)
-    require((place.rank, place.first, place.count) == (2, 1, 1))
-    return kind, place, inner | {root}
+    kind, span, inner = _reduction(graph, root, _ROW_REDUCTIONS)
+    require((span.rank, span.first, span.count) == (2, 1, 1))
+    return kind, span, inner | {root}
 
 
 def _core(  # noqa: PLR0917 (each is a part of the core)
     graph: Graph,
     root: str,
     family: str,
-    place: Span,
+    span: Span,
     settings: dict[str, str],
     inner: frozenset[str] = frozenset(),
     results: dict[str, int] | None = None,
 ) -> Core:
     """`results` says which of several tensors each value is; None where there is one."""
-    x, first, end = place.x, place.first, place.first + place.count
-    flat = f".flatten({first}, {end - 1})" if place.count > 1 else ""
+    x, first, end = span.x, span.first, span.first + span.count
+    flat = f".flatten({first}, {end - 1})" if span.count > 1 else ""
     arguments = {"x": f"{{{x}}}{flat}", "dim": str(first), **settings}
     floating = [result for result in results or [root] if "float" in graph.dtype(result)]
     if floating:
         arguments |= out_dtype(graph, floating[0], x)
     back = ""
-    if place.keep:
-        parts = [f"*{{{x}}}.shape[:{first}]"] * (first > 0) + ["1"] * place.count
-        parts += [f"*{{{x}}}.shape[{end}:]"] * (end < place.rank)
+    if span.keep:
+        parts = [f"*{{{x}}}.shape[:{first}]"] * (first > 0) + ["1"] * span.count
+        parts += [f"*{{{x}}}.shape[{end}:]"] * (end < span.rank)
         back = f".view({', '.join(parts)})"
     marks = {root: "{r}"}
     if results is not None:
@@ -250,7 +250,7 @@ def _core(  # noqa: PLR0917 (each is a part of the core)
         {name: f"{mark}{back}" for name, mark in marks.items()},
         returns=1 if results is None else 2,
         main=x,
-        lanes=place.rank - end if end < place.rank else place.count,
+        lanes=span.rank - end if end < span.rank else span.count,
         out_lanes=max(1, len(graph.shape(root))),
     )
 
