@@ -52,9 +52,9 @@ def _tune(parts: Parts) -> Proposer:
 
 
 def _recipe(parts: Parts) -> Proposer:
+    from agent.proposers.recipe.catalog import EmptyCatalog, catalog_of  # noqa: PLC0415
     from agent.proposers.recipe.exporting import ExportGraph  # noqa: PLC0415
     from agent.proposers.recipe.proposer import RecipeProposer  # noqa: PLC0415
-    from agent.proposers.recipe.stock import EmptyShelf, shelf_of  # noqa: PLC0415
 
     config, pool = parts.config, parts.pool
 
@@ -68,8 +68,8 @@ def _recipe(parts: Parts) -> Proposer:
         from agent.proposers.tune.screener import Screener  # noqa: PLC0415
 
         screener = Screener(pool.ask)
-    shelf = shelf_of(parts.searcher) if config.knowledge else EmptyShelf()
-    return RecipeProposer(shelf, export, screener)
+    catalog = catalog_of(parts.searcher) if config.knowledge else EmptyCatalog()
+    return RecipeProposer(catalog, export, screener)
 
 
 def _llm(parts: Parts) -> Proposer:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from ingest.discovery import Found, UnreadableError, discover, read_text
+from ingest.discovery import FoundFile, UnreadableError, discover, read_text
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.packages import Fetcher, fetch_package
 from ingest.sources.spec import Package
@@ -58,7 +58,7 @@ def read_files(
 ) -> Iterator[tuple[str, str]]:
     """Path and text of every readable file below `root`."""
     for item in discover(root, include=tuple(include), exclude=tuple(exclude)):
-        if not isinstance(item, Found):
+        if not isinstance(item, FoundFile):
             continue
         try:
             yield item.path, read_text(item)

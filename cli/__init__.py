@@ -64,9 +64,9 @@ class _LazyGroup(click.Group):
         command = getattr(module, f"{name}_" if name == "import" else name)
         assert isinstance(command, click.Command)
         # Options of `kb` itself, which people give to its commands as well.
-        taken = {option for param in command.params for option in param.opts}
+        existing = {option for param in command.params for option in param.opts}
         for option in _own_options():
-            if taken.isdisjoint(option.opts):
+            if existing.isdisjoint(option.opts):
                 command.params.append(option)
         return command
 
@@ -74,14 +74,14 @@ class _LazyGroup(click.Group):
 def _own_options() -> list[click.Option]:
     """`--index` and `--debug`, as they stand behind a command."""
 
-    def chosen(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
+    def set_index(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
         if value is not None:
             ctx.obj = Session(value)
 
     common: dict[str, Any] = {"expose_value": False, "hidden": True}
     folder = click.Path(path_type=Path)
     return [
-        click.Option(["--index"], type=folder, callback=chosen, help="Index folder.", **common),
+        click.Option(["--index"], type=folder, callback=set_index, help="Index folder.", **common),
         click.Option(["--debug"], is_flag=True, help="Show tracebacks.", **common),
     ]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.optimize_config import resumed
+from cli.optimize_config import resume_config
 from cli.sweeping import CONFIG, DONE, FAILED, NEEDS_GPU, WAITING, runs_in, runs_on, sweep
 from kb.errors import KbError
 
@@ -44,7 +44,7 @@ def batch(folder: Path, base_url: str | None, wait: bool) -> None:
             time.sleep(_POLL_S)
     finally:
         endpoint.close()
-    for line in (*lines, *_waiting(BatchFolder(folder))):
+    for line in (*lines, *_waiting_lines(BatchFolder(folder))):
         click.echo(line)
     if not lines:
         click.echo(f"all replies have arrived; continue with: kb optimize --resume {folder}")
@@ -86,7 +86,7 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
     if resuming:
         roots = [options["resume"]] if alone else runs_in(options["resume"] / RUNS)
         runs = {
-            run: resumed(ctx, read_config(run), None, options).model_copy(update=update)
+            run: resume_config(ctx, read_config(run), None, options).model_copy(update=update)
             for run in roots
         }
     else:
@@ -102,7 +102,7 @@ def optimize_batch(ctx: click.Context, problem: Path | None, options: dict[str, 
     if not runs:
         raise KbError(f"{options['resume']} contains no runs")
     away = away and not any(config.interpret for config in runs.values())
-    _told(folder, sweep(ctx, root, runs, options, batch=folder, away=away))
+    _print_states(folder, sweep(ctx, root, runs, options, batch=folder, away=away))
 
 
 def _folder_of(root: Path, *, alone: bool) -> Path:
@@ -119,18 +119,18 @@ def _folder_of(root: Path, *, alone: bool) -> Path:
     return Path(read_config(root).batch or root).expanduser()
 
 
-def _told(folder: "BatchFolder", states: list[str]) -> None:
+def _print_states(folder: "BatchFolder", states: list[str]) -> None:
     counts = {state: states.count(state) for state in (DONE, WAITING, NEEDS_GPU, FAILED)}
     if len(states) > 1:
         parts = [f"{count} {state}" for state, count in counts.items() if count]
         click.echo(f"{len(states)} runs: {', '.join(parts)}")
     if counts[NEEDS_GPU]:
         click.echo(f"continue on a machine with a GPU: kb optimize --resume {folder.root}")
-    for line in _waiting(folder):
+    for line in _waiting_lines(folder):
         click.echo(line)
 
 
-def _waiting(folder: "BatchFolder") -> Iterator[str]:
+def _waiting_lines(folder: "BatchFolder") -> Iterator[str]:
     if not folder.waiting:
         return
     root, sent = folder.root, folder.waiting - folder.unsent

@@ -23,13 +23,13 @@ _COMMENTS = {"cuda": "//", "cpp": "//"}
 def print_code(out: Console, text: str, language: str, indent: int = 0) -> None:
     """Print source text line by line, with colours on a terminal; lines keep their length."""
     lines = text.rstrip("\n").split("\n")
-    shown = "\n".join(" " * indent + line if line.strip() else "" for line in lines)
+    source = "\n".join(" " * indent + line if line.strip() else "" for line in lines)
     if not out.is_terminal:
-        out.file.write(shown + "\n")
+        out.file.write(source + "\n")
         return
     lexer = LEXERS.get(language, "text")
-    syntax = Syntax(shown, lexer, theme="ansi_dark", background_color="default")
-    out.print(syntax.highlight(shown), soft_wrap=True, end="")
+    syntax = Syntax(source, lexer, theme="ansi_dark", background_color="default")
+    out.print(syntax.highlight(source), soft_wrap=True, end="")
 
 
 def print_markdown(out: Console, text: str) -> None:
@@ -49,7 +49,7 @@ def print_markdown(out: Console, text: str) -> None:
         out.print(Markdown(prose))
 
 
-def commented(text: str, language: str) -> str:
+def as_comments(text: str, language: str) -> str:
     """Text as comment lines of a language, so that what surrounds code leaves it a file."""
     mark = _COMMENTS.get(language, "#")
     return "\n".join(f"{mark} {line}".rstrip() for line in text.split("\n"))

@@ -45,7 +45,7 @@ def diagnose(
     gpu_spec: Path | None,
     language: str | None,
     as_json: bool,
-    **given: str | None,
+    **options: str | None,
 ) -> None:
     """Say what limits a kernel and what may help.
 
@@ -65,35 +65,35 @@ def diagnose(
     from agent.diagnose.inputs import read_evaluation, read_profile
     from kb.gpus import find_card
 
-    _check(files, given)
-    evaluation, model = given["evaluation"], given["model"]
+    _check(files, options)
+    evaluation, model = options["evaluation"], options["model"]
     extra = specs_of(gpu_spec)
-    named, note = find_card(gpu, extra) if gpu is not None else (None, None)
+    target, note = find_card(gpu, extra) if gpu is not None else (None, None)
     if len(files) == 1:
         profile, name = read_profile_text(files[0]), name_of(files[0])
-        measured = read_profile(profile, name, given["kernel_name"])
-        kernel = given["kernel"]
+        measured = read_profile(profile, name, options["kernel_name"])
+        kernel = options["kernel"]
     else:
-        measured = _profile(files[0], files[1], given["dtype"], named)
+        measured = _profile(files[0], files[1], options["dtype"], target)
         kernel = files[1]
     source = read_text(kernel) if kernel else None
-    judged = read_evaluation(read_text(evaluation), name_of(evaluation)) if evaluation else None
-    card = measured.gpu or (judged.gpu if judged is not None else None)
-    spec = named or _card(card, extra, gpu_spec)
-    shelf, told = _shelf(session.index)
-    facts = gather(measured, spec, judged, source)
-    notes = (*filter(None, (note,)), *measured.notes, *told)
+    result = read_evaluation(read_text(evaluation), name_of(evaluation)) if evaluation else None
+    card = measured.gpu or (result.gpu if result is not None else None)
+    spec = target or _card(card, extra, gpu_spec)
+    shelf, remarks = _shelf(session.index)
+    facts = gather(measured, spec, result, source)
+    notes = (*filter(None, (note,)), *measured.notes, *remarks)
     answer = judge(facts, shelf, language=language, notes=notes, ignored=measured.ignored)
-    failed: KbError | None = None
+    failure: KbError | None = None
     if model is not None:
         from agent.diagnose.model_judge import ask_model
         from agent.endpoint.errors import LlmError
 
         try:
-            opinion = ask_model(model, given["base_url"], facts, answer, shelf)
+            opinion = ask_model(model, options["base_url"], facts, answer, shelf)
             answer = answer.model_copy(update={"opinion": opinion})
         except LlmError as error:
-            failed = error  # what the rules found is shown all the same
+            failure = error  # what the rules found is shown all the same
     if as_json:
         click.echo(answer.model_dump_json(indent=2))
     else:
@@ -104,21 +104,21 @@ def diagnose(
         width = min(WIDTH, console().width)
         for line in render(answer, width, lambda text: click.style(text, bold=True)):
             click.echo(line)
-    if failed is not None:
-        raise failed
+    if failure is not None:
+        raise failure
 
 
-def _check(files: tuple[str, ...], given: dict[str, str | None]) -> None:
-    two, kernel, evaluation = len(files) == 2, given["kernel"], given["evaluation"]
+def _check(files: tuple[str, ...], options: dict[str, str | None]) -> None:
+    two, kernel, evaluation = len(files) == 2, options["kernel"], options["evaluation"]
     rules = {
         "give one profile, or a problem and a kernel": len(files) > 2,
         "--kernel needs a profile: here the second file is the kernel": two and kernel is not None,
         "PROBLEM and KERNEL must be files, not standard input": two and "-" in files,
-        "--dtype needs PROBLEM KERNEL: a profile has its own": not two and bool(given["dtype"]),
-        "--kernel-name needs a profile": two and given["kernel_name"] is not None,
+        "--dtype needs PROBLEM KERNEL: a profile has its own": not two and bool(options["dtype"]),
+        "--kernel-name needs a profile": two and options["kernel_name"] is not None,
         "only one file can be read from standard input": [*files, kernel, evaluation].count("-")
         > 1,
-        "--base-url needs --model": given["base_url"] is not None and given["model"] is None,
+        "--base-url needs --model": options["base_url"] is not None and options["model"] is None,
     }
     for message, broken in rules.items():
         if broken:

@@ -67,7 +67,7 @@ def evaluate(
     from judge.evaluate.judge import evaluate as judge
     from judge.evaluate.render import render
 
-    asked = Options(timing=not (no_timing or options["interpret"]), **options)
-    found = judge(problem, kernel, asked, on_progress=lambda said: click.echo(said.text, err=True))
-    click.echo(found.model_dump_json(indent=2) if as_json else render(found))
-    ctx.exit(_STATUS[found.verdict.value])
+    opts = Options(timing=not (no_timing or options["interpret"]), **options)
+    result = judge(problem, kernel, opts, on_progress=lambda p: click.echo(p.text, err=True))
+    click.echo(result.model_dump_json(indent=2) if as_json else render(result))
+    ctx.exit(_STATUS[result.verdict.value])

@@ -33,7 +33,7 @@ def fetch_options(
         pause()
         return click.confirm(f"fetch {what}, {size / 1e6:,.0f} MB?", err=True)
 
-    return Options(confirm=confirm, allowed=tuple(canonical(each) for each in allow_licence))
+    return Options(confirm=confirm, allowed=tuple(canonical(name) for name in allow_licence))
 
 
 def ingest_curated(
@@ -51,7 +51,7 @@ def ingest_curated(
     others out. Returns the sum of the reports, and the failures by name.
     """
     total = IngestReport([], dry_run=dry_run)
-    failed: dict[str, str] = {}
+    failures: dict[str, str] = {}
     for entry in curated():
         progress.stage(f"fetching {entry.name} ({entry.origin})")
         try:
@@ -62,11 +62,11 @@ def ingest_curated(
         except (IndexBusyError, IndexMismatchError):
             raise  # the next would meet it too
         except KbError as error:
-            failed[entry.name] = str(error)
+            failures[entry.name] = str(error)
             continue
         total.sources += report.sources
         total.embedded += report.embedded
         total.chunks, total.generation = report.chunks, report.generation
         total.published = total.published or report.published
     total.reused = max(total.chunks - total.embedded, 0)
-    return total, failed
+    return total, failures

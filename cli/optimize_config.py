@@ -29,7 +29,7 @@ def default_folder(name: str) -> Path:
     return Path("kb-runs") / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
-def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
+def new_config(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
     """Config of a new run."""
     from agent.opening import LLM, NAMES
     from agent.optimize.config import REPLAY, RunConfig, Strategy
@@ -54,9 +54,9 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
             raise click.UsageError(f"--{name.replace('_', '-')} needs --model")
     if options["greedy"] and options["width"] not in (None, 1):
         raise click.UsageError("--greedy means --width 1: omit --width")
-    names = [each.strip() for each in (options["proposers"] or "").split(",") if each.strip()]
+    names = [name.strip() for name in (options["proposers"] or "").split(",") if name.strip()]
     if not names:
-        names = [each for each in NAMES if each != LLM or model is not None]
+        names = [name for name in NAMES if name != LLM or model is not None]
     if unknown := [name for name in names if name not in NAMES]:
         raise click.UsageError(f"no proposer '{unknown[0]}': choose from {', '.join(NAMES)}")
     if LLM in names and model is None:
@@ -76,10 +76,10 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
     info = read_problem(problem)
     start = read_start(options["kernel"]) if options["kernel"] is not None else None
     # What is called the same on the command line and in the configuration.
-    same = {
+    shared = {
         name: options[name] for name in RunConfig.model_fields.keys() & options.keys() - {"batch"}
     }
-    given = same | {
+    fields = shared | {
         **_card(options),
         "knowledge": not options["no_knowledge"],
         "problem": info,
@@ -90,7 +90,7 @@ def begun(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
         "limits": _limits(options),
         "strategy": Strategy.model_validate({k: v for k, v in strategy.items() if v is not None}),
     }
-    return RunConfig.model_validate({k: v for k, v in given.items() if v is not None})
+    return RunConfig.model_validate({k: v for k, v in fields.items() if v is not None})
 
 
 def specs_of(file: Path | None) -> "tuple[GpuSpec, ...]":
@@ -115,24 +115,24 @@ def _baselines(text: str | None) -> tuple[str, ...] | None:
 
     if text is None:
         return None
-    names = {each.strip() for each in text.split(",") if each.strip()}
+    names = {name.strip() for name in text.split(",") if name.strip()}
     if unknown := sorted(names - set(BASELINES)):
         raise click.UsageError(f"no baseline '{unknown[0]}': choose from {', '.join(BASELINES)}")
-    return tuple(each for each in BASELINES if each in names or each == BASELINES[0])
+    return tuple(name for name in BASELINES if name in names or name == BASELINES[0])
 
 
-def resumed(
+def resume_config(
     ctx: click.Context, config: "RunConfig", problem: Path | None, options: dict[str, Any]
 ) -> "RunConfig":
     """Config of a run that goes on, with what was given anew."""
-    said = {
+    explicit = {
         name
         for name in options
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     }
-    if problem is not None or (said := said - _RESUMABLE):
-        named = "PROBLEM" if problem is not None else f"--{min(said).replace('_', '-')}"
-        raise click.UsageError(f"{named} cannot be changed: --resume continues the run as started")
+    if problem is not None or (explicit := explicit - _RESUMABLE):
+        label = "PROBLEM" if problem is not None else f"--{min(explicit).replace('_', '-')}"
+        raise click.UsageError(f"{label} cannot be changed: --resume continues the run as started")
     update: dict[str, Any] = {"limits": _limits(options, config.limits)}
     for name in ("model", "base_url", "batch"):
         if options[name] is not None:
@@ -143,11 +143,11 @@ def resumed(
     return config.model_copy(update=update)
 
 
-def _limits(options: dict[str, Any], before: "Limits | None" = None) -> "Limits":
+def _limits(options: dict[str, Any], current: "Limits | None" = None) -> "Limits":
     from agent.optimize.config import Limits
 
-    chosen = {field: options[name] for name, field in _LIMITS.items() if options[name] is not None}
-    return Limits.model_validate((before or Limits()).model_dump() | chosen)
+    changes = {field: options[name] for name, field in _LIMITS.items() if options[name] is not None}
+    return Limits.model_validate((current or Limits()).model_dump() | changes)
 
 
 def price_of(text: str | None, config: "RunConfig") -> Any:

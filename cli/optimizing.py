@@ -9,10 +9,10 @@ import click
 
 from cli import Session
 from cli.batching import is_batch, optimize_batch
-from cli.optimize_config import begun, default_folder, price_of, resumed, specs_of
+from cli.optimize_config import default_folder, new_config, price_of, resume_config, specs_of
 from cli.options import dtype_option, flag, value
 from cli.sweeping import INTERRUPTED, is_sweep, optimize_folder
-from cli.terminal import drawn
+from cli.terminal import raw_stream
 from kb.errors import KbError
 from kb.printable import printable
 
@@ -178,17 +178,17 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
         raise click.UsageError("--ray needs a folder of problems")
     root = options["resume"]
     if root is not None:
-        config = resumed(ctx, read_config(root), problem, options)
+        config = resume_config(ctx, read_config(root), problem, options)
         _require_gpu(config)
         price = price_of(options["price"], config)
         folder = RunFolder.resume(root, config)
     else:
-        config = begun(problem, options)
+        config = new_config(problem, options)
         _require_gpu(config)
         price = price_of(options["price"], config)
         root = options["out"] or default_folder(config.problem.stem)
         folder = RunFolder.create(root, config)
-        _tell_known(config)
+        _echo_known_lines(config)
     progress = Printer()
     with folder:
         try:
@@ -199,30 +199,30 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
                 price=price,
                 progress=progress,
             ) as search:
-                found = search.run()
+                summary = search.run()
         except KeyboardInterrupt:
             progress.clear()
             click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
             ctx.exit(INTERRUPTED)
         finally:
             progress.clear()
-    click.echo(found.model_dump_json(indent=2) if options["as_json"] else render(found))
-    _told(root)
+    click.echo(summary.model_dump_json(indent=2) if options["as_json"] else render(summary))
+    _write_report(root)
 
 
-def _told(root: Path) -> None:
+def _write_report(root: Path) -> None:
     """Write the run's report; a run is not lost because its report cannot be written."""
     from agent.report.report import write_report
 
     try:
-        written = write_report(root)
+        files = write_report(root)
     except (KbError, OSError) as error:
         click.echo(f"kb: no report was written: {error}; try: kb report {root}", err=True)
         return
-    click.echo(f"report: {written.html}", err=True)
+    click.echo(f"report: {files.html}", err=True)
 
 
-def _tell_known(config: "RunConfig") -> None:
+def _echo_known_lines(config: "RunConfig") -> None:
     """Say what the problem's text tells, which takes no GPU: starting one takes half a minute."""
     from kb.problems.plan import known_lines
 
@@ -265,13 +265,13 @@ class Printer:
             return
         width = shutil.get_terminal_size().columns - 1
         text = f"{candidate}: {' '.join(line.split())}"[:width]
-        click.echo(f"\r\x1b[K{printable(text)}", drawn(sys.stderr), nl=False)
+        click.echo(f"\r\x1b[K{printable(text)}", raw_stream(sys.stderr), nl=False)
         self._shown = True
 
     def clear(self) -> None:
         """Take the line away."""
         if self._shown:
-            click.echo("\r\x1b[K", drawn(sys.stderr), nl=False)
+            click.echo("\r\x1b[K", raw_stream(sys.stderr), nl=False)
             self._shown = False
 
 
@@ -307,5 +307,5 @@ def report(run: Path, *, as_json: bool, custom_op: Path | None) -> None:
         return
     from agent.report.report import write_report
 
-    written = write_report(run)
-    click.echo(f"{written.html}\n{written.markdown}")
+    files = write_report(run)
+    click.echo(f"{files.html}\n{files.markdown}")

@@ -10,14 +10,14 @@ from kb.dtypes import DTYPES, full_dtype
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def flag(name: str, told: str) -> Callable[[F], F]:
-    """An option without a value; `told` is its help."""
-    return click.option(name, is_flag=True, help=told)
+def flag(name: str, text: str) -> Callable[[F], F]:
+    """An option without a value; `text` is its help."""
+    return click.option(name, is_flag=True, help=text)
 
 
-def value(name: str, metavar: str, told: str, kind: Any = None, **more: Any) -> Callable[[F], F]:
+def value(name: str, metavar: str, text: str, kind: Any = None, **more: Any) -> Callable[[F], F]:
     """An option with a value of the type `kind`, by default a text; `more` is for click."""
-    return click.option(name, metavar=metavar, type=kind, help=told, **more)
+    return click.option(name, metavar=metavar, type=kind, help=text, **more)
 
 
 class Dtype(click.ParamType[str]):
@@ -27,10 +27,10 @@ class Dtype(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The full name; a usage error for anything else."""
-        found = full_dtype(value)
-        if found not in DTYPES:
+        dtype = full_dtype(value)
+        if dtype not in DTYPES:
             self.fail(f"'{value}' is not one of {', '.join(DTYPES)} (or bf16, fp16, …)", param, ctx)
-        return str(found)
+        return str(dtype)
 
 
 dtype_option = value(

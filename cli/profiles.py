@@ -85,14 +85,14 @@ def read_profile_text(path: str) -> str:
             f"{path} is larger than {_MOST_BYTES >> 20} MiB: profile fewer launches"
         )
     if data.startswith(_MAGIC) or path.endswith(_REPORT):
-        return _imported(data, path)
+        return _import_report(data, path)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise KbError(f"cannot read {path}: it is not UTF-8 text") from error
 
 
-def _imported(data: bytes, path: str) -> str:
+def _import_report(data: bytes, path: str) -> str:
     """The raw page of a report, as `ncu --import` prints it in base units."""
     from judge.profile import ncu
 
@@ -107,14 +107,14 @@ def _imported(data: bytes, path: str) -> str:
         report, output = Path(folder) / f"profile{_REPORT}", Path(folder) / "raw.csv"
         report.write_bytes(data)
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 ncu.import_command(program, report, output),
                 capture_output=True, text=True, check=False, timeout=_IMPORT_SECONDS,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise KbError(f"ncu could not read {path}: {error}") from error
-        if done.returncode or not output.exists():
-            said = (done.stdout + done.stderr).strip().splitlines()
-            why = said[-1] if said else f"it exited with status {done.returncode}"
+        if process.returncode or not output.exists():
+            lines = (process.stdout + process.stderr).strip().splitlines()
+            why = lines[-1] if lines else f"it exited with status {process.returncode}"
             raise InvalidInputError(f"ncu could not read {path}: {why}")
         return output.read_text(encoding="utf-8", errors="replace")

@@ -58,11 +58,11 @@ def profile(problem: Path, kernel: Path, *, as_json: bool, **options: Any) -> No
         **options,
     )
     require_torch("profiling")
-    found = run(request)
+    facts = run(request)
     if as_json:
-        click.echo(json.dumps({"profile": found.metrics} | found.model_dump(mode="json"), indent=2))
+        click.echo(json.dumps({"profile": facts.metrics} | facts.model_dump(mode="json"), indent=2))
     else:
-        click.echo(render(found), nl=False)
+        click.echo(render(facts), nl=False)
 
 
 def _progress(progress: "Progress") -> None:

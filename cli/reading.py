@@ -86,7 +86,7 @@ def query(
     explain: bool,
     in_full: bool,
     as_json: bool,
-    **chosen: Any,
+    **conditions: Any,
 ) -> None:
     """Search the knowledge base.
 
@@ -99,17 +99,17 @@ def query(
     from kb.search.models import Filters, SearchRequest
     from kb.search.opening import open_searcher
 
-    asked = " ".join(text)
+    query_text = " ".join(text)
     try:
-        chosen["architectures"] = [device_of(name) for name in chosen["architectures"]]
-        filters = Filters(**{name: list(values) for name, values in chosen.items()})
-        SearchRequest(query=asked, k=k, filters=filters)
+        conditions["architectures"] = [device_of(name) for name in conditions["architectures"]]
+        filters = Filters(**{name: list(values) for name, values in conditions.items()})
+        SearchRequest(query=query_text, k=k, filters=filters)
     except ValidationError as error:
         raise InvalidInputError(refusal(error)) from error
     searcher = open_searcher(session.index)
-    response = searcher.search(asked, k, filters, explain=explain)
-    for told in unknown_filters(filters, searcher.generation):
-        click.echo(f"kb: {told}", err=True)
+    response = searcher.search(query_text, k, filters, explain=explain)
+    for sentence in unknown_filters(filters, searcher.generation):
+        click.echo(f"kb: {sentence}", err=True)
     if as_json:
         _print_json(response)
         return
@@ -173,27 +173,27 @@ def context(
 
     if kernel_name is not None and profile is None:
         raise click.UsageError("--kernel-name needs --profile")
-    read = (
+    parsed = (
         read_profile(read_profile_text(profile), name_of(profile), kernel_name) if profile else None
     )
-    if read is not None and not read.metrics:
-        told = "; ".join(ignored_words(read.ignored)) or "no metric has a numeric value"
-        raise InvalidInputError(f"{profile} has no known metric: {told}")
+    if parsed is not None and not parsed.metrics:
+        reason = "; ".join(ignored_words(parsed.ignored)) or "no metric has a numeric value"
+        raise InvalidInputError(f"{profile} has no known metric: {reason}")
     try:
         request = ContextRequest(
             query=" ".join(text) or None,
             problem=read_text(problem) if problem else None,
             kernel=read_text(kernel) if kernel else None,
-            profile=dict(read.metrics) if read else None,
+            profile=dict(parsed.metrics) if parsed else None,
             exclude=list(exclude),
             **options,
         )
     except ValidationError as error:
         raise InvalidInputError(refusal(error)) from error
     response = build_context(request, open_searcher(session.index), diagnosis)
-    if read is not None:
-        response = response.model_copy(update={"ignored": [*read.ignored, *response.ignored]})
-        for note in (*read.notes, *ignored_words(read.ignored)):
+    if parsed is not None:
+        response = response.model_copy(update={"ignored": [*parsed.ignored, *response.ignored]})
+        for note in (*parsed.notes, *ignored_words(parsed.ignored)):
             click.echo(f"kb: {note}", err=True)
     if as_json:
         _print_json(response)
@@ -230,10 +230,10 @@ def tree(session: Session, depth: int, as_json: bool) -> None:
             leaf = branch.add(f"{technique['slug']} [dim]{escape(technique['title'])}[/dim]")
             for example in technique["examples"] if depth > 2 else ():
                 leaf.add(f"[cyan]{example['slug']}[/cyan] [dim]{example['language']}[/dim]")
-            found = production_view(generation, technique["slug"], _PRODUCTION_SHOWN)
-            if found["count"] and depth > 3:
-                inner = leaf.add(f"[dim]in production: {found['count']}[/dim]")
-                for line in production_lines(found):
+            production = production_view(generation, technique["slug"], _PRODUCTION_SHOWN)
+            if production["count"] and depth > 3:
+                inner = leaf.add(f"[dim]in production: {production['count']}[/dim]")
+                for line in production_lines(production):
                     inner.add(line)
     console().print(root)
 
@@ -244,10 +244,10 @@ def _slugs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     folder = ctx.find_root().params.get("index") or default_index_dir()
     try:
         generation = open_generation(folder)
-        known: list[str] = [*generation.techniques, *generation.kernels]
+        names: list[str] = [*generation.techniques, *generation.kernels]
     except KbError:
-        known = [slug for slugs in taxonomy().values() for slug in slugs]
-    return sorted(slug for slug in known if slug.startswith(incomplete))
+        names = [slug for slugs in taxonomy().values() for slug in slugs]
+    return sorted(slug for slug in names if slug.startswith(incomplete))
 
 
 @click.command()
@@ -268,7 +268,7 @@ def show(session: Session, slug: str, only_code: bool, as_json: bool) -> None:
     elif slug in generation.kernels:
         data = kernel_view(generation, slug)
     elif (data := chunk_view(generation, slug)) is None:
-        raise NotFoundError(_unknown(slug, generation))
+        raise NotFoundError(_unknown_message(slug, generation))
     if as_json:
         _print_json(data)
         return
@@ -291,30 +291,30 @@ def _show_text(slug: str, generation: Generation, data: dict[str, Any]) -> None:
         record = generation.techniques[slug]
         print_markdown(out, render.technique_head(record.entry) + "\n" + record.body.strip())
         own = technique_records(generation, slug)
-        told = render.verified_line(own) if own else technique_line(record.entry, kernels)
-        out.print(f"\n[bold]Verified[/bold]\n{escape(told)}")
+        verified = render.verified_line(own) if own else technique_line(record.entry, kernels)
+        out.print(f"\n[bold]Verified[/bold]\n{escape(verified)}")
         if data["evidence"]:
             notes = [f"{escape(n['title'])} [dim]{n['id']}[/dim]" for n in data["evidence"]]
             out.print("\n[bold]Verified in runs[/bold]\n" + "\n".join(notes))
         out.print("\n[bold]Examples[/bold]\n" + "\n".join(data["examples"] or ["none yet"]))
-        found = production_view(generation, slug, _PRODUCTION_LISTED)
-        if found["count"]:
-            out.print(f"\n[bold]In production[/bold] ({found['count']})")
-            for each in render.production_lines(found):
-                out.print(each)
+        production = production_view(generation, slug, _PRODUCTION_LISTED)
+        if production["count"]:
+            out.print(f"\n[bold]In production[/bold] ({production['count']})")
+            for text in render.production_lines(production):
+                out.print(text)
         out.print("\n[bold]Sources[/bold]")
         for line in render.source_lines(record.entry.sources):
             out.print(line, soft_wrap=True, markup=False)
     elif slug in generation.kernels:
-        shown = generation.kernels[slug]
-        render.print_kernel(out, shown, ranked_records(shown.entry, kernels))
+        kernel = generation.kernels[slug]
+        render.print_kernel(out, kernel, ranked_records(kernel.entry, kernels))
     else:
         lines = f"{data['start_line']}-{data['end_line']}"
         out.print(f"{data['source']['name']}: {data['path']}:{lines}", markup=False)
         print_code(out, data["text"], data["language"])
 
 
-def _unknown(slug: str, generation: Generation) -> str:
+def _unknown_message(slug: str, generation: Generation) -> str:
     near = difflib.get_close_matches(slug, [*generation.techniques, *generation.kernels], n=3)
     hint = f"did you mean {', '.join(near)}?" if near else "see `kb tree`"
     return f"no technique, kernel or chunk is called '{slug}': {hint}"
@@ -334,8 +334,8 @@ def stats(session: Session, as_json: bool) -> None:
     data |= {"folder": str(generation.folder), "size": f"{size / 1e6:.1f} MB"}
     data["kinds"] = ", ".join(f"{count} {kind}" for kind, count in data["kinds"].items() if count)
     width = max(len(name) for name in data)
-    for name, told in data.items():
-        click.echo(f"{name:<{width}}  {told}")
+    for name, text in data.items():
+        click.echo(f"{name:<{width}}  {text}")
 
 
 @click.command()

@@ -9,8 +9,8 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, Group, Rend
 from rich.segment import Segment
 from rich.text import Text
 
-from cli.code import commented, print_code
-from cli.terminal import drawn
+from cli.code import as_comments, print_code
+from cli.terminal import raw_stream
 from kb.corpus.entries import Gate, Source, Technique, Verified
 from kb.corpus.measured import NOT_MEASURED
 from kb.index.state import KernelRecord
@@ -22,12 +22,12 @@ _WHOLE = 10_000
 
 def console() -> Console:
     """A console on standard output; colours and line breaks are for terminals ($NO_COLOR: none)."""
-    made = Console(
-        highlight=False, emoji=False, soft_wrap=False, width=_width(), file=drawn(sys.stdout)
+    out = Console(
+        highlight=False, emoji=False, soft_wrap=False, width=_width(), file=raw_stream(sys.stdout)
     )
-    if made.is_terminal:
-        made.push_render_hook(_Clean())
-    return made
+    if out.is_terminal:
+        out.push_render_hook(_Clean())
+    return out
 
 
 class _Clean(RenderHook):
@@ -69,7 +69,7 @@ def print_kernel(out: Console, record: KernelRecord, verified: Iterable[Verified
     tail = "\n".join(["Verified", verified_line(verified), "", "Sources"])
     tail += "\n" + "\n".join(source_lines(entry.sources))
     if not out.is_terminal:
-        head, tail = commented(head, entry.language), commented(tail, entry.language)
+        head, tail = as_comments(head, entry.language), as_comments(tail, entry.language)
     out.print(head, markup=False, soft_wrap=True)
     print_code(out, record.code, entry.language)
     out.print("\n" + tail, markup=False, soft_wrap=True)
@@ -86,16 +86,16 @@ def verified_line(records: Iterable[Verified]) -> str:
     return "\n".join(lines) if lines else NOT_MEASURED
 
 
-def production_lines(found: dict[str, Any]) -> list[Text]:
+def production_lines(production: dict[str, Any]) -> list[Text]:
     """One line per production example: what it is, where it stands, under which licence, its id."""
     lines = []
-    for each in found["best"]:
-        source = each["source"]
+    for example in production["best"]:
+        source = example["source"]
         version = f" {source['version']}" if source["version"] else ""
-        place = f"{each['path']}:{each['start_line']}-{each['end_line']}"
-        cited = f"{source['name']}{version}, {place} ({source['licence'] or 'licence unknown'})"
-        line = Text(each["title"], style="cyan")
-        lines.append(line.append(f"  {cited}  {each['id']}", style="dim"))
+        place = f"{example['path']}:{example['start_line']}-{example['end_line']}"
+        origin = f"{source['name']}{version}, {place} ({source['licence'] or 'licence unknown'})"
+        line = Text(example["title"], style="cyan")
+        lines.append(line.append(f"  {origin}  {example['id']}", style="dim"))
     return lines
 
 

@@ -77,8 +77,8 @@ def what_to_do(result: Result, generation: Generation) -> str:
     entry = entry_of(generation, result)
     if isinstance(entry, Technique):
         body = generation.techniques[entry.slug].body
-        said = _IN_SHORT.search(body)
-        plain = " ".join((said[1] if said is not None else entry.effect).split())
+        section = _IN_SHORT.search(body)
+        plain = " ".join((section[1] if section is not None else entry.effect).split())
         sentence = _SENTENCE.match(plain)
         return sentence[1] if sentence is not None else plain
     if entry is not None:
@@ -130,29 +130,29 @@ def _snippet(out: Console, result: Result, generation: Generation) -> None:
     entry = entry_of(generation, result)
     code, language = result.text, result.language
     if isinstance(entry, Technique):
-        found = first_block(generation.techniques[entry.slug].body)
-        if found is None:
+        block = first_block(generation.techniques[entry.slug].body)
+        if block is None:
             return
-        code, language = found
+        code, language = block
     _show(out, code, language)
 
 
 def _show(out: Console, code: str, language: str) -> None:
     lines = code.strip("\n").split("\n")
-    shown = "\n".join(lines[:_SNIPPET_LINES]) + ("\n…" if len(lines) > _SNIPPET_LINES else "")
-    print_code(out, shown, language, indent=5)
+    snippet = "\n".join(lines[:_SNIPPET_LINES]) + ("\n…" if len(lines) > _SNIPPET_LINES else "")
+    print_code(out, snippet, language, indent=5)
 
 
 def _explanation(out: Console, result: Result) -> None:
     if result.explanation is None:
         return
-    told = explained(result.explanation)
-    ranks = ", ".join(f"{part.name} {part.value}" for part in told.ranks)
-    sums = " ".join(f"{part.value:+.3f} {part.name}" for part in told.added)
-    total = f"{sums} = {sum(part.value for part in told.added):.3f}"
-    score = f"score {result.score:.3f} = {told.total:.3f} / {told.highest:.2f}"
-    told_ranks = f" ({ranks})" if ranks else ""
-    _line(out, Text(f"{_INDENT}{total}; {score}{told_ranks}", style="yellow"), cut=False)
+    parts = explained(result.explanation)
+    ranks = ", ".join(f"{part.name} {part.value}" for part in parts.ranks)
+    sums = " ".join(f"{part.value:+.3f} {part.name}" for part in parts.added)
+    total = f"{sums} = {sum(part.value for part in parts.added):.3f}"
+    score = f"score {result.score:.3f} = {parts.total:.3f} / {parts.highest:.2f}"
+    ranks_text = f" ({ranks})" if ranks else ""
+    _line(out, Text(f"{_INDENT}{total}; {score}{ranks_text}", style="yellow"), cut=False)
 
 
 def _legend(out: Console, response: SearchResponse) -> None:

@@ -35,18 +35,18 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     return click.Option([flag], type=kinds.get(field.annotation, str), help=help_text)
 
 
-def _settings(session: Session, given: dict[str, Any]) -> Settings:
-    values = {name: value for name, value in given.items() if value is not None and value != ()}
+def _settings(session: Session, options: dict[str, Any]) -> Settings:
+    values = {name: value for name, value in options.items() if value is not None and value != ()}
     try:
         return Settings(index=session.index, **values)
     except ValidationError as error:
-        name, told = refusal(error).split(": ", 1)
-        raise InvalidInputError(f"--{name.replace('_', '-')}: {told}") from error
+        name, message = refusal(error).split(": ", 1)
+        raise InvalidInputError(f"--{name.replace('_', '-')}: {message}") from error
 
 
 @click.command()
 @click.pass_obj
-def serve(session: Session, /, **given: Any) -> None:
+def serve(session: Session, /, **options: Any) -> None:
     """Serve the HTTP API, MCP and web pages.
 
     The HTTP API is under /v1 and includes a search that OpenAI's vector-store clients can use; MCP
@@ -57,7 +57,7 @@ def serve(session: Session, /, **given: Any) -> None:
     from server.run import check_exposure
     from server.run import serve as run_server
 
-    settings = _settings(session, given)
+    settings = _settings(session, options)
     if settings.allow_evaluate:
         check_exposure(settings)  # before the agent's parts are loaded
         require_torch("--allow-evaluate")

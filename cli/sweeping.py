@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.optimize_config import begun, default_folder, price_of, resumed, specs_of
+from cli.optimize_config import default_folder, new_config, price_of, resume_config, specs_of
 from kb.errors import KbError
 from kb.ray_cluster import require_ray
 
@@ -36,16 +36,16 @@ def _problems_in(path: Path) -> list[tuple[str, Path]]:
 
     if not path.is_dir():
         return [(path.stem, path)]
-    found: list[tuple[str, Path]] = []
-    for each in sorted(path.rglob("*.py")):
+    problems: list[tuple[str, Path]] = []
+    for file in sorted(path.rglob("*.py")):
         try:
-            ProblemFile.read(each)
+            ProblemFile.read(file)
         except KbError:
             continue
-        found.append((str(each.relative_to(path).with_suffix("")), each))
-    if not found:
+        problems.append((str(file.relative_to(path).with_suffix("")), file))
+    if not problems:
         raise KbError(f"{path} contains no problem files (Model, get_inputs, get_init_inputs)")
-    return found
+    return problems
 
 
 def runs_in(root: Path) -> list[Path]:
@@ -76,12 +76,12 @@ def runs_on(
 
     runs: dict[Path, RunConfig] = {}
     for name, file in _problems_in(problem):
-        run, config = root / name, begun(file, options).model_copy(update=update)
+        run, config = root / name, new_config(file, options).model_copy(update=update)
         if (run / CONFIG).exists():
-            known = read_config(run)
-            if known.problem.sha256 != config.problem.sha256:
+            earlier = read_config(run)
+            if earlier.problem.sha256 != config.problem.sha256:
                 raise KbError(f"{run} is a run of another file of this name: use another folder")
-            config = known.model_copy(update={"batch": config.batch, "limits": config.limits})
+            config = earlier.model_copy(update={"batch": config.batch, "limits": config.limits})
         runs[run] = config
     return runs
 
@@ -95,7 +95,9 @@ def optimize_folder(ctx: click.Context, problem: Path | None, options: dict[str,
             raise click.UsageError(f"--{name.replace('_', '-')} cannot be used with a folder")
     if options["resume"] is not None:
         root: Path = options["resume"]
-        runs = {run: resumed(ctx, read_config(run), problem, options) for run in runs_in(root)}
+        runs = {
+            run: resume_config(ctx, read_config(run), problem, options) for run in runs_in(root)
+        }
     else:
         assert problem is not None
         root = options["out"] or default_folder(problem.resolve().name)
@@ -103,8 +105,8 @@ def optimize_folder(ctx: click.Context, problem: Path | None, options: dict[str,
     states = sweep(ctx, root, runs, options)
     click.echo(f"Runs: {root}", err=options["as_json"])
     if states.count(DONE) < len(states):
-        left = len(states) - states.count(DONE)
-        raise KbError(f"{left} of {len(states)} failed; continue with: kb optimize --resume {root}")
+        rest = len(states) - states.count(DONE)
+        raise KbError(f"{rest} of {len(states)} failed; continue with: kb optimize --resume {root}")
 
 
 def sweep(
@@ -161,8 +163,8 @@ def sweep(
                 click.echo(f"{_name(run, root)}: failed: {error}", err=True)
             else:
                 states[run] = DONE
-                told = f"{_name(run, root)}: {_told(summary)}"
-                click.echo(summary.model_dump_json() if options["as_json"] else told)
+                line = f"{_name(run, root)}: {_summary_line(summary)}"
+                click.echo(summary.model_dump_json() if options["as_json"] else line)
 
         if not away:
             kind = "CPUs" if dry else "GPUs"
@@ -216,10 +218,10 @@ class _Lines:
         """Nothing: lines of several runs would run into each other."""
 
 
-def _told(summary: "Summary") -> str:
+def _summary_line(summary: "Summary") -> str:
     if summary.dry:
         return f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
     ratios = [f"{row.ratio:.2f}x {row.name}" for row in summary.rows if row.ratio is not None]
     best = summary.best.outcome.median_ms
-    told = f"{best:.4g} ms" if best is not None else "not timed"
-    return f"{summary.gpu}, {told}: {', '.join(ratios) or 'nothing faster than the start'}"
+    time = f"{best:.4g} ms" if best is not None else "not timed"
+    return f"{summary.gpu}, {time}: {', '.join(ratios) or 'nothing faster than the start'}"

@@ -16,11 +16,11 @@ class PrintableStream:
     """A text stream that shows control characters as escapes."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.drawn = stream
+        self.raw = stream
 
     def write(self, text: str) -> int:
         """Write a text."""
-        return self.drawn.write(printable(text))
+        return self.raw.write(printable(text))
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write several texts."""
@@ -28,7 +28,7 @@ class PrintableStream:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.drawn, name)
+        return getattr(self.raw, name)
 
 
 def protect() -> None:
@@ -39,7 +39,7 @@ def protect() -> None:
         sys.stderr = PrintableStream(sys.stderr)
 
 
-def drawn(stream: Any) -> TextIO:
+def raw_stream(stream: Any) -> TextIO:
     """The stream itself, for what the program draws."""
-    found: TextIO = stream.drawn if isinstance(stream, PrintableStream) else stream
-    return found
+    raw: TextIO = stream.raw if isinstance(stream, PrintableStream) else stream
+    return raw

@@ -11,7 +11,7 @@ import click
 
 from cli import Session
 from cli.fetching import fetch_options, ingest_curated
-from cli.terminal import drawn
+from cli.terminal import raw_stream
 from ingest.pipeline import Request
 from ingest.pipeline import ingest as run_ingest
 from ingest.pipeline import remove as run_remove
@@ -51,7 +51,7 @@ class Reporter:
             )
 
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            console = Console(file=drawn(sys.stderr))
+            console = Console(file=raw_stream(sys.stderr))
             self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
             self._bar.start()
         return self

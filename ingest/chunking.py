@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from ingest.chunkers import chunk_file
 from ingest.roles import role_of
-from ingest.tagging import tagged, tags_version
+from ingest.tagging import tag_chunk, tags_version
 from kb.corpus.comments import without_comments
 from kb.corpus.detection import Detector
 from kb.records import Chunk, chunk_id
@@ -34,7 +34,7 @@ def fold_key(code: str, language: str) -> str:
 
 def file_chunks(source: str, path: str, text: str, detector: Detector) -> list[Chunk]:
     """The chunks of a file that is not a corpus entry."""
-    seen: Counter[tuple[str, str]] = Counter()
+    occurrences: Counter[tuple[str, str]] = Counter()
     chunks: list[Chunk] = []
     for piece in chunk_file(PurePosixPath(path), text):
         if piece.is_trivial:
@@ -42,9 +42,9 @@ def file_chunks(source: str, path: str, text: str, detector: Detector) -> list[C
         document = piece.language in _DOCUMENT_LANGUAGES
         key = (piece.symbol or "", piece.text)
         chunks.append(
-            tagged(
+            tag_chunk(
                 Chunk(
-                    id=chunk_id(source, path, piece.symbol, piece.text, seen[key]),
+                    id=chunk_id(source, path, piece.symbol, piece.text, occurrences[key]),
                     kind="doc" if document else "code",
                     source=source,
                     title=piece.symbol or piece.heading or path,
@@ -62,5 +62,5 @@ def file_chunks(source: str, path: str, text: str, detector: Detector) -> list[C
                 detector,
             )
         )
-        seen[key] += 1
+        occurrences[key] += 1
     return chunks

@@ -88,22 +88,22 @@ def _technique_chunks(corpus: Corpus, file: TechniqueFile) -> list[Chunk]:
     entry, source = file.entry, corpus.manifest.name
     text = file.text
     lines = text.splitlines()
-    asked = next((at for at, line in enumerate(lines, 1) if line.startswith("questions:")), 1)
+    first = next((at for at, line in enumerate(lines, 1) if line.startswith("questions:")), 1)
     parts: list[tuple[str, str, int, int]] = [
         (technique_card(entry), CARD, 1, file.front.body_line - 1),
         # A vector each: one of them all together would be like none of them.
-        *((question, _QUESTIONS, asked, file.front.body_line - 1) for question in entry.questions),
+        *((question, _QUESTIONS, first, file.front.body_line - 1) for question in entry.questions),
         *(
             (piece.text, piece.heading or entry.title, piece.start_line, piece.end_line)
             for piece in chunk_file(PurePosixPath(file.path), text)
         ),
     ]
-    seen: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
     chunks: list[Chunk] = []
     for content, section, start, end in parts:
         chunks.append(
             Chunk(
-                id=chunk_id(source, file.path, section, content, seen[content]),
+                id=chunk_id(source, file.path, section, content, occurrences[content]),
                 kind="technique",
                 source=source,
                 title=entry.title,
@@ -120,7 +120,7 @@ def _technique_chunks(corpus: Corpus, file: TechniqueFile) -> list[Chunk]:
                 role=QUESTION if section == _QUESTIONS else "",
             )
         )
-        seen[content] += 1
+        occurrences[content] += 1
     return chunks
 
 
@@ -154,25 +154,25 @@ def _kernel_chunks(
 ) -> list[Chunk]:
     entry, source = file.entry, corpus.manifest.name
     homes = {slug: name for name, slugs in taxonomy().items() for slug in slugs}
-    known = {technique.entry.slug: technique.entry.bottlenecks for technique in corpus.techniques}
-    relieved = {
+    by_slug = {technique.entry.slug: technique.entry.bottlenecks for technique in corpus.techniques}
+    names = {
         name
         for slug in entry.techniques
-        for name in (*known.get(slug, ()), *((homes[slug],) if slug in homes else ()))
+        for name in (*by_slug.get(slug, ()), *((homes[slug],) if slug in homes else ()))
     }
-    bottlenecks = tuple(name for name in taxonomy() if name in relieved)
+    bottlenecks = tuple(name for name in taxonomy() if name in names)
     card = Piece(_kernel_card(file, doc), 1, doc_line, entry.language)
     pieces: list[tuple[str, Piece, str | None]] = [(file.path, card, CARD)]
     pieces += [(file.path, piece, None) for piece in chunk_file(PurePosixPath(file.path), code)]
     if file.launcher:
-        found = chunk_file(PurePosixPath(file.launcher), file.launch_code)
-        pieces += [(file.launcher, piece, None) for piece in found]
-    seen: Counter[tuple[str, str]] = Counter()
+        launch_pieces = chunk_file(PurePosixPath(file.launcher), file.launch_code)
+        pieces += [(file.launcher, piece, None) for piece in launch_pieces]
+    occurrences: Counter[tuple[str, str]] = Counter()
     chunks: list[Chunk] = []
     for path, piece, section in pieces:
         chunks.append(
             Chunk(
-                id=chunk_id(source, path, piece.symbol, piece.text, seen[path, piece.text]),
+                id=chunk_id(source, path, piece.symbol, piece.text, occurrences[path, piece.text]),
                 kind="kernel",
                 source=source,
                 title=entry.title,
@@ -194,5 +194,5 @@ def _kernel_chunks(
                 fold="" if section == CARD else fold_key(piece.text, piece.language),
             )
         )
-        seen[path, piece.text] += 1
+        occurrences[path, piece.text] += 1
     return chunks

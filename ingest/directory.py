@@ -31,13 +31,13 @@ def directory_state(root: Path, reading: Reading) -> IndexState:
         return run_state(root, reading)
     name, report = reading.name, reading.report
     chunking = chunking_version(reading.detector)
-    before = reading.former.source(name)
-    known, chunks = {}, {}
-    if before is not None and before.chunking == chunking:
-        known, chunks = dict(before.files), _by_path(reading.former.chunks, name)
+    former = reading.former.source(name)
+    digests, chunks = {}, {}
+    if former is not None and former.chunking == chunking:
+        digests, chunks = dict(former.files), _by_path(reading.former.chunks, name)
     files: list[tuple[str, str]] = []
 
-    def changed() -> Iterator[tuple[str, str]]:
+    def changed_files() -> Iterator[tuple[str, str]]:
         for item in discover(root, include=reading.include, exclude=reading.exclude):
             if isinstance(item, Skipped):
                 report.skipped.append(item)
@@ -49,16 +49,16 @@ def directory_state(root: Path, reading: Reading) -> IndexState:
                 continue
             digest = hashlib.sha256(text.encode()).hexdigest()
             files.append((item.path, digest))
-            if known.get(item.path) == digest:
+            if digests.get(item.path) == digest:
                 report.unchanged_files += 1
             else:
                 yield item.path, text
 
-    chunks.update(reading.workers.chunks(name, changed(), reading.detector))
+    chunks.update(reading.workers.chunks(name, changed_files(), reading.detector))
     if not files:
         raise SourceError(_nothing_found(root, report.skipped))
     report.files = len(files)
-    report.removed_files = len(dict(before.files if before else ()).keys() - dict(files).keys())
+    report.removed_files = len(dict(former.files if former else ()).keys() - dict(files).keys())
     source = Source(
         name=name,
         location=str(root.resolve()),
@@ -84,5 +84,5 @@ def _nothing_found(root: Path, skipped: list[Skipped]) -> str:
     if not skipped:
         return f"{root} holds no file that can be ingested: it is empty or all files are ignored"
     reasons = Counter(item.reason for item in skipped).most_common(_REASONS_SHOWN)
-    listed = "; ".join(f"{count}× {reason}" for reason, count in reasons)
-    return f"{root} holds no file that can be ingested ({listed})"
+    summary = "; ".join(f"{count}× {reason}" for reason, count in reasons)
+    return f"{root} holds no file that can be ingested ({summary})"

@@ -31,7 +31,7 @@ _NOT_SOURCE = frozenset({"__pycache__", "node_modules"})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file to ingest. Its content has not been read yet."""
 
     path: str
@@ -51,7 +51,7 @@ class Skipped:
     """A file or folder left out, and the reason in words a user can act on."""
 
     path: str
-    """As in `Found`; a folder ends with `/`."""
+    """As in `FoundFile`; a folder ends with `/`."""
     reason: str
 
     @property
@@ -66,7 +66,7 @@ class UnreadableError(SourceError):
 
 def discover(
     root: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()
-) -> Iterator[Found | Skipped]:
+) -> Iterator[FoundFile | Skipped]:
     """Yield the files below `root`, sorted by path, each found or skipped with a reason.
 
     This checks names, sizes and the first 8 KiB; `read_text` checks the whole content and raises
@@ -102,7 +102,7 @@ def discover(
     return iter([walk.regular_file(root, root.name)])
 
 
-def read_text(found: Found) -> str:
+def read_text(file: FoundFile) -> str:
     """Return a file's text: UTF-8, without byte order mark, with line feeds as line ends.
 
     CR LF becomes LF, and a lone CR does in a file without any LF, so line numbers are those an
@@ -115,7 +115,7 @@ def read_text(found: Found) -> str:
         report as `Skipped`.
     """
     try:
-        data = read_below(found.root, found.path, limit=max(found.size, MAX_BYTES))
+        data = read_below(file.root, file.path, limit=max(file.size, MAX_BYTES))
     except OSError as error:
         raise UnreadableError(_unread(error)) from error
     if not data.strip():
@@ -141,21 +141,21 @@ class _Walk:
     include: GitIgnoreSpec
     exclude: GitIgnoreSpec
 
-    def folder(self, root: Path, rules: IgnoreRules) -> Iterator[Found | Skipped]:
+    def folder(self, root: Path, rules: IgnoreRules) -> Iterator[FoundFile | Skipped]:
         # A stack, not recursion: folders nest deeper than Python's recursion limit.
         stack = [self._entries(root, "", rules)]
         while stack:
             item = next(stack[-1], None)
             if item is None:
                 stack.pop()
-            elif isinstance(item, (Found, Skipped)):
+            elif isinstance(item, (FoundFile, Skipped)):
                 yield item
             else:
                 stack.append(self._entries(*item))
 
     def _entries(
         self, folder: Path, base: str, rules: IgnoreRules
-    ) -> Iterator[Found | Skipped | tuple[Path, str, IgnoreRules]]:
+    ) -> Iterator[FoundFile | Skipped | tuple[Path, str, IgnoreRules]]:
         """Yield what `folder` holds, in path order; a folder to enter as its arguments."""
         try:
             with os.scandir(folder) as listing:
@@ -188,7 +188,7 @@ class _Walk:
             return "symbolic link; links are not followed"
         return None
 
-    def regular_file(self, location: Path, path: str) -> Found | Skipped:
+    def regular_file(self, location: Path, path: str) -> FoundFile | Skipped:
         """Judge one file by its name, its size and its first bytes."""
         if path != _printable(path):
             return Skipped(_printable(path), "name is not valid UTF-8")
@@ -197,13 +197,13 @@ class _Walk:
             unknown = "file type unknown (no suffix)"
             return Skipped(path, f"unsupported file type {suffix}" if suffix else unknown)
         try:
-            found = Found(path, location, location.lstat().st_size)
-            head = read_below(found.root, found.path, limit=MAX_BYTES, first=_SNIFF_BYTES)
+            file = FoundFile(path, location, location.lstat().st_size)
+            head = read_below(file.root, file.path, limit=MAX_BYTES, first=_SNIFF_BYTES)
         except OSError as error:
             return Skipped(path, _unread(error))
         if not head:
             return Skipped(path, "empty file")
-        return Skipped(path, "binary file") if _is_binary(head) else found
+        return Skipped(path, "binary file") if _is_binary(head) else file
 
 
 def _is_binary(head: bytes) -> bool:

@@ -32,9 +32,9 @@ class IgnoreRules:
 
     def ignores(self, path: str) -> bool:
         """Whether `path` (relative to the root; a folder ends with `/`) is ignored."""
-        asked = [(spec, path[len(base) :]) for base, spec in reversed(self.layers)]
-        asked += [(spec, prefix + path) for prefix, spec in reversed(self.above)]
-        verdicts = (verdict_of(spec, name) for spec, name in asked)
+        checks = [(spec, path[len(base) :]) for base, spec in reversed(self.layers)]
+        checks += [(spec, prefix + path) for prefix, spec in reversed(self.above)]
+        verdicts = (verdict_of(spec, name) for spec, name in checks)
         return next((verdict for verdict in verdicts if verdict is not None), False)
 
     def inside(self, folder: Path, base: str) -> IgnoreRules:
@@ -64,8 +64,8 @@ def rules_above(root: Path) -> IgnoreRules:
             above.append((_prefix(folder, root), spec))
         folder = folder / part
     # Patterns such as `*` match what lies below an ignored folder too, so each level is asked.
-    asked = IgnoreRules(above=tuple((p, s) for p, s in above if p))
-    return IgnoreRules() if asked.ignores("") else IgnoreRules(above=tuple(above))
+    rules = IgnoreRules(above=tuple((p, s) for p, s in above if p))
+    return IgnoreRules() if rules.ignores("") else IgnoreRules(above=tuple(above))
 
 
 def read_spec(path: Path) -> GitIgnoreSpec | None:

@@ -216,10 +216,10 @@ class Ingestion:
 
 
 def _refuse_taken_name(name: str, location: str, state: IndexState) -> None:
-    taken = state.source(name)
-    if taken is not None and taken.location != location:
+    other = state.source(name)
+    if other is not None and other.location != location:
         raise SourceError(
-            f"the index already has a source '{name}' from {taken.location}: "
+            f"the index already has a source '{name}' from {other.location}: "
             f"give this one another --name, or first `kb remove {name}`"
         )
 
@@ -228,28 +228,28 @@ def _refuse_unprintable(name: str, root: Path) -> None:
     try:
         f"{name}{root.resolve()}".encode()
     except UnicodeEncodeError as error:
-        shown = os.fsencode(root).decode("utf-8", "backslashreplace")
-        raise SourceError(f"the path {shown} is not valid UTF-8: rename it") from error
+        printable = os.fsencode(root).decode("utf-8", "backslashreplace")
+        raise SourceError(f"the path {printable} is not valid UTF-8: rename it") from error
 
 
 def _refuse_folder_of_that_name(name: str, state: IndexState) -> None:
-    taken = state.source(name)
-    if taken is not None and taken.chunking:  # a corpus has none
+    other = state.source(name)
+    if other is not None and other.chunking:  # a corpus has none
         raise SourceError(
-            f"the index already has a folder '{name}' from {taken.location}, and this corpus has "
+            f"the index already has a folder '{name}' from {other.location}, and this corpus has "
             f"the same name: first `kb remove {name}`"
         )
 
 
 def _refuse_taken_slugs(part: IndexState, others: IndexState) -> None:
-    for kind, mine, theirs in (
+    for kind, own, other in (
         ("technique", part.techniques, others.techniques),
         ("kernel", part.kernels, others.kernels),
     ):
-        taken = {record.entry.slug: record.source for record in theirs}
-        for record in mine:
-            if record.entry.slug in taken:
+        owners = {record.entry.slug: record.source for record in other}
+        for record in own:
+            if record.entry.slug in owners:
                 raise SourceError(
                     f"{record.path}: {kind} '{record.entry.slug}' is already in the index from "
-                    f"source '{taken[record.entry.slug]}': rename it or remove that source"
+                    f"source '{owners[record.entry.slug]}': rename it or remove that source"
                 )

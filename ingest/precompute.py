@@ -21,11 +21,11 @@ def precompute(corpus: Path, folder: Path) -> tuple[int, int]:
     """Write the default embedder's vectors for a corpus. Returns (texts, newly embedded)."""
     embedder = load_embedder()
     texts = {text_hash(t): t for t in (c.embedding_text() for c in corpus_state(corpus).chunks)}
-    known = {key: vector for key, vector in load_precomputed(embedder.name).items() if key in texts}
-    missing = sorted(texts.keys() - known.keys())
+    cache = {key: vector for key, vector in load_precomputed(embedder.name).items() if key in texts}
+    missing = sorted(texts.keys() - cache.keys())
     vectors = embedder.embed_documents([texts[key] for key in missing])
-    known.update(zip(missing, vectors, strict=True))
-    keys = sorted(known)
+    cache.update(zip(missing, vectors, strict=True))
+    keys = sorted(cache)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / precomputed_name(embedder.name)
     for stale in folder.glob("*.npz"):
@@ -34,7 +34,7 @@ def precompute(corpus: Path, folder: Path) -> tuple[int, int]:
     np.savez(
         target,
         hashes=np.frombuffer(bytes.fromhex("".join(keys)), dtype=np.uint8).reshape(-1, 32),
-        vectors=np.stack([known[key] for key in keys]).astype(np.float32),
+        vectors=np.stack([cache[key] for key in keys]).astype(np.float32),
     )
     return len(texts), len(missing)
 

@@ -8,7 +8,7 @@ from ingest.published import Origin
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import entry_for, listed_licences
 from ingest.sources.git import fetch_repository
-from ingest.sources.licence import accepted
+from ingest.sources.licence import accepted_licence
 from ingest.sources.packages import Confirm, Fetcher, fetch_package
 from ingest.sources.spec import Package, Repository, Spec, parse_spec
 from kb.errors import SourceError
@@ -48,7 +48,7 @@ def prepare(
     if entry and isinstance(spec, Package):
         spec = replace(spec, prefer_sdist=entry.artefact == "sdist")
     fetched = _fetch(spec, options)
-    licence = accepted(
+    licence = accepted_licence(
         fetched, listed_licences(), options.allowed, entry.licence if entry else None
     )
     if entry and not include and not exclude:

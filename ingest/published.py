@@ -8,7 +8,7 @@ from ingest.reading import Reading
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import quality_of
 from ingest.sources.spec import GIT, Repository
-from ingest.sources.tree import unpacked
+from ingest.sources.tree import unpack
 from kb.errors import SourceError
 from kb.index.state import IndexState
 from kb.records import Source
@@ -46,9 +46,9 @@ def published_state(origin: Origin, reading: Reading) -> IndexState:
     """
     fetched, name, report = origin.fetched, reading.name, reading.report
     report.version, report.licence = fetched.version, origin.licence
-    known = reading.former.source(name)
+    former = reading.former.source(name)
 
-    def cited(source: Source) -> Source:
+    def with_citation(source: Source) -> Source:
         return replace(
             source,
             location=fetched.location,
@@ -59,16 +59,16 @@ def published_state(origin: Origin, reading: Reading) -> IndexState:
             quality=quality_of(name) if reading.quality is None else reading.quality,
         )
 
-    wanted = (
+    settings = (
         fetched.sha256, chunking_version(reading.detector), reading.include, reading.exclude,
     )  # fmt: skip
-    if known and (known.sha256, known.chunking, known.include, known.exclude) == wanted:
-        report.files = report.unchanged_files = len(known.files)
+    if former and (former.sha256, former.chunking, former.include, former.exclude) == settings:
+        report.files = report.unchanged_files = len(former.files)
         chunks = tuple(chunk for chunk in reading.former.chunks if chunk.source == name)
-        return IndexState(sources=(cited(known),), chunks=chunks)
-    with unpacked(fetched, origin.cache) as root:
+        return IndexState(sources=(with_citation(former),), chunks=chunks)
+    with unpack(fetched, origin.cache) as root:
         try:
             state = directory_state(root, reading)
         except SourceError as error:
             raise SourceError(str(error).replace(str(root), str(origin))) from error
-    return IndexState(sources=(cited(state.sources[0]),), chunks=state.chunks)
+    return IndexState(sources=(with_citation(state.sources[0]),), chunks=state.chunks)

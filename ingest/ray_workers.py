@@ -88,37 +88,37 @@ class RayWorkers:
         at_once = _TEXTS * _AHEAD * self._processors
         if embedder.name.startswith("openai:"):
             return embedder, at_once
-        return _RayEmbedder(embedder, self._embedded), at_once
+        return _RayEmbedder(embedder, self._embed_batches), at_once
 
-    def _embedded(self, name: str, texts: Sequence[str]) -> Iterator[Vectors]:
+    def _embed_batches(self, name: str, texts: Sequence[str]) -> Iterator[Vectors]:
         batches = (texts[start : start + _TEXTS] for start in range(0, len(texts), _TEXTS))
         yield from self._in_order(batches, lambda batch: self._embed.remote(name, batch))
 
     def _in_order(self, inputs: Iterable[_In], start: Callable[[_In], Any]) -> Iterator[Any]:
         """Results of tasks in the order of their inputs; a bounded number is on the way."""
-        started: deque[Any] = deque()
+        pending: deque[Any] = deque()
         for item in inputs:
-            started.append(start(item))
-            if len(started) >= _AHEAD * self._processors:
-                yield self._ray.get(started.popleft())
-        while started:
-            yield self._ray.get(started.popleft())
+            pending.append(start(item))
+            if len(pending) >= _AHEAD * self._processors:
+                yield self._ray.get(pending.popleft())
+        while pending:
+            yield self._ray.get(pending.popleft())
 
 
 class _RayEmbedder:
     """An embedder whose documents are embedded by tasks."""
 
     def __init__(
-        self, embedder: Embedder, embedded: Callable[[str, Sequence[str]], Iterator[Vectors]]
+        self, embedder: Embedder, embed_batches: Callable[[str, Sequence[str]], Iterator[Vectors]]
     ) -> None:
         self.name, self.dimensions = embedder.name, embedder.dimensions
         self.embed_query = embedder.embed_query
-        self._embedded = embedded
+        self._embed_batches = embed_batches
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """See `Embedder.embed_documents`."""
         none = np.empty((0, self.dimensions), np.float32)
-        return np.concatenate([none, *self._embedded(self.name, texts)])
+        return np.concatenate([none, *self._embed_batches(self.name, texts)])
 
 
 def _batches(files: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:

@@ -33,7 +33,7 @@ def rebuild(
         If no list of sources is left, or a source is gone and `drop_missing` is not set.
     """
     with IndexWriter(index) as writer:
-        former, sources = _recorded(writer.layout)
+        former, sources = _recorded_state(writer.layout)
         run = Ingestion(writer, embedder, progress or Silent())
         missing: list[str] = []
         # Corpora first: their detect patterns tag the code of the others.
@@ -42,7 +42,7 @@ def rebuild(
                 run.read(_request(source))
             except (SourceError, EntryError) as error:
                 if former is not None:
-                    others = {each.name for each in sources} - {source.name}
+                    others = {other.name for other in sources} - {source.name}
                     run.state = run.state.merged(former.without(*others))
                 else:
                     missing.append(f"{source.name} ({error})")
@@ -67,7 +67,7 @@ def _request(source: Source) -> Request:
     return Request(place, source.name, source.include, source.exclude, source.quality)
 
 
-def _recorded(layout: IndexLayout) -> tuple[IndexState | None, tuple[Source, ...]]:
+def _recorded_state(layout: IndexLayout) -> tuple[IndexState | None, tuple[Source, ...]]:
     """What a damaged index still tells: its state, if that can be read, and its sources."""
     try:
         with contextlib.closing(open_generation(layout.root)) as generation:

@@ -28,10 +28,10 @@ class SourceReport:
 
     def compare(self, files: Iterable[tuple[str, str]], former: Source | None) -> None:
         """Count files, (path, digest), compared with those that the source had before."""
-        now, known = dict(files), dict(former.files if former else ())
-        self.files = len(now)
-        self.unchanged_files = sum(known.get(path) == digest for path, digest in now.items())
-        self.removed_files = len(known.keys() - now.keys())
+        current, previous = dict(files), dict(former.files if former else ())
+        self.files = len(current)
+        self.unchanged_files = sum(previous.get(path) == digest for path, digest in current.items())
+        self.removed_files = len(previous.keys() - current.keys())
 
 
 @dataclass(slots=True)

@@ -38,37 +38,37 @@ def techniques_of(text: str, language: str, role: str, detector: Detector) -> tu
     return detector.techniques(text, language)
 
 
-def tagged(chunk: Chunk, detector: Detector) -> Chunk:
+def tag_chunk(chunk: Chunk, detector: Detector) -> Chunk:
     """A chunk of code with its tags; a chunk of prose unchanged."""
     if chunk.kind != "code":
         return chunk
     techniques = techniques_of(chunk.text, chunk.language, chunk.role, detector)
-    found = features(chunk.text, chunk.language, chunk.symbol, chunk.path)
+    code_features = features(chunk.text, chunk.language, chunk.symbol, chunk.path)
     return replace(
         chunk,
         techniques=techniques,
         bottlenecks=detector.bottlenecks(techniques),
-        op=found.op,
-        dtypes=found.dtypes,
-        architectures=found.architectures,
+        op=code_features.op,
+        dtypes=code_features.dtypes,
+        architectures=code_features.architectures,
     )
 
 
 def retag(state: IndexState) -> IndexState:
     """Tag code chunks again with the techniques that the state now has."""
     detector = detector_of(state)
-    now = tags_version(detector)
+    current = tags_version(detector)
     sources: list[Source] = []
     stale: set[str] = set()
     for source in state.sources:
         version, _, tags = source.chunking.partition("-")
-        if tags and tags != now:
+        if tags and tags != current:
             stale.add(source.name)
-            source = replace(source, chunking=f"{version}-{now}")  # noqa: PLW2901
+            source = replace(source, chunking=f"{version}-{current}")  # noqa: PLW2901
         sources.append(source)
     if not stale:
         return state
     chunks = tuple(
-        tagged(chunk, detector) if chunk.source in stale else chunk for chunk in state.chunks
+        tag_chunk(chunk, detector) if chunk.source in stale else chunk for chunk in state.chunks
     )
     return replace(state, sources=tuple(sources), chunks=chunks)

@@ -6,10 +6,10 @@ from starlette.responses import Response
 from kb.errors import KbError
 from server.metrics import CONTENT_TYPE
 from server.models import Health
-from server.problems import documented
+from server.problems import error_responses
 from server.state import state_of
 
-router = APIRouter(responses=documented())
+router = APIRouter(responses=error_responses())
 
 
 @router.get("/healthz", operation_id="getHealth", response_model=Health, summary="Alive")

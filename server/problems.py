@@ -76,7 +76,7 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def documented() -> dict[int | str, dict[str, Any]]:
+def error_responses() -> dict[int | str, dict[str, Any]]:
     """The errors among the `responses` of a route: any of them may meet any request."""
     always = (400, 401, 403, 404, 405, 408, 413, 421, 422, 429, 503)
     return {
@@ -105,19 +105,19 @@ def install(app: FastAPI) -> None:
 
 
 def _validation_problem(error: RequestValidationError, content_type: str) -> Response:
-    found = error.errors()
-    if found[0]["loc"] == ("body",) and isinstance(found[0]["input"], bytes):
+    problems = error.errors()
+    if problems[0]["loc"] == ("body",) and isinstance(problems[0]["input"], bytes):
         # What is not declared as JSON is not read as JSON; curl -d declares it as a form.
         message = f"the body is {content_type or 'untyped'}: send Content-Type: application/json"
         return problem_response(422, message)
-    if any(each["type"] == "json_invalid" for each in found):
+    if any(problem["type"] == "json_invalid" for problem in problems):
         return problem_response(400, "the body is not JSON: send one JSON object")
     errors = [
         FieldProblem(
-            where=clean(".".join(str(part) for part in each["loc"])),
-            message=clean(each["msg"].removeprefix("Value error, ")),
+            where=clean(".".join(str(part) for part in problem["loc"])),
+            message=clean(problem["msg"].removeprefix("Value error, ")),
         )
-        for each in found[:_MAX_ERRORS]
+        for problem in problems[:_MAX_ERRORS]
     ]
     first = f"{errors[0].where}: {errors[0].message}" if errors else "the request is not valid"
     return problem_response(422, first, errors=errors)

@@ -63,18 +63,18 @@ class CurrentSearcher:
 
     def _switch(self, name: str | None) -> Searcher:
         """Open what is current now; the caller holds the lock."""
-        held = self._searcher
-        if held is not None and held.generation.manifest.generation == name:
-            return held
+        current = self._searcher
+        if current is not None and current.generation.manifest.generation == name:
+            return current
         try:
             generation = open_generation(self._layout.root)
             searcher = Searcher(generation, self._embedder_of(generation))
             searcher.nearest.prepare()
         except IndexUnavailableError as error:
-            if held is None:
+            if current is None:
                 raise
             self._keep(str(error), name)
-            return held
+            return current
         self._searcher, self._refused, self.problem = searcher, None, None
         _LOG.info(
             "generation opened",

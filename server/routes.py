@@ -11,12 +11,12 @@ from kb.context.models import ContextRequest, ContextResponse
 from kb.corpus.entries import Bottleneck, Language
 from kb.search.models import Filters, SearchRequest, SearchResponse
 from server import models
-from server.problems import documented
+from server.problems import error_responses
 from server.state import Host, state_of
 from server.vector_stores.models import VectorStoreResultsPage, VectorStoreSearchRequest
 from server.vector_stores.search import search_store
 
-router = APIRouter(prefix="/v1", responses=documented())
+router = APIRouter(prefix="/v1", responses=error_responses())
 
 # Where a client can go on from an answer; stateful tests follow these.
 _TO_CHUNK = {
@@ -43,10 +43,10 @@ async def _answer(request: Request, work: Callable[[Host], BaseModel]) -> Respon
     """Do the work in the pool. The answer is encoded once, there as well."""
     state = state_of(request)
 
-    def encoded() -> str:
+    def encode() -> str:
         return work(state).model_dump_json(by_alias=True)
 
-    return Response(await state.pool.run(encoded), media_type="application/json")
+    return Response(await state.pool.run(encode), media_type="application/json")
 
 
 @router.post(

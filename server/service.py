@@ -27,7 +27,7 @@ _LONGEST_ID = 64
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
-class Found(NamedTuple):
+class SearchAnswer(NamedTuple):
     """The answer to a search, and what a reader of it asks next, from the same generation."""
 
     response: SearchResponse
@@ -79,17 +79,17 @@ class KnowledgeService:
         self._check_search(request)
         return self.with_searcher(lambda searcher: _search(searcher, request))
 
-    def found(self, request: SearchRequest) -> Found:
+    def explained_search(self, request: SearchRequest) -> SearchAnswer:
         """Answer a search for a reader who asks on: as `search`, with what explains its answer."""
         self._check_search(request)
 
-        def work(searcher: Searcher) -> Found:
+        def work(searcher: Searcher) -> SearchAnswer:
             response, generation = _search(searcher, request), searcher.generation
             entries = {result.id: views.entry_of(generation, result) for result in response.results}
             kernels = {
                 id_: entry.slug for id_, entry in entries.items() if isinstance(entry, Kernel)
             }
-            return Found(response, unknown_filters(request.filters, generation), kernels)
+            return SearchAnswer(response, unknown_filters(request.filters, generation), kernels)
 
         return self.with_searcher(work)
 
@@ -132,14 +132,14 @@ class KnowledgeService:
 
     def tree(self) -> models.Tree:
         """The hierarchy."""
-        return self._on_generation(lambda each: models.Tree.model_validate(views.tree_view(each)))
+        return self._on_generation(lambda g: models.Tree.model_validate(views.tree_view(g)))
 
     def techniques(self, filters: Filters | None = None) -> list[models.TechniqueSummary]:
         """Techniques in the order of the tree, each once.
 
         Of the filters, `bottlenecks` and `languages` apply.
         """
-        wanted = filters or Filters()
+        conditions = filters or Filters()
 
         def work(generation: Generation) -> list[models.TechniqueSummary]:
             slugs = [
@@ -147,12 +147,12 @@ class KnowledgeService:
                 for bottleneck in views.tree_view(generation)["bottlenecks"]
                 for technique in bottleneck["techniques"]
             ]
-            found = [_summary(generation, slug) for slug in dict.fromkeys(slugs)]
+            summaries = [_summary(generation, slug) for slug in dict.fromkeys(slugs)]
             return [
                 summary
-                for summary in found
-                if _meets(summary.bottlenecks, wanted.bottlenecks)
-                and _meets(summary.languages, wanted.languages)
+                for summary in summaries
+                if _meets(summary.bottlenecks, conditions.bottlenecks)
+                and _meets(summary.languages, conditions.languages)
             ]
 
         return self._on_generation(work)
@@ -196,7 +196,7 @@ class KnowledgeService:
     def sources(self) -> models.SourceList:
         """The ingested sources, without where they lie on this machine."""
         return self._on_generation(
-            lambda each: models.SourceList.model_validate({"sources": views.sources_view(each)})
+            lambda g: models.SourceList.model_validate({"sources": views.sources_view(g)})
         )
 
     def chunk(self, chunk_id: str) -> models.ChunkDetail:
@@ -210,18 +210,16 @@ class KnowledgeService:
 
         def work(generation: Generation) -> models.ChunkDetail:
             well_formed = len(chunk_id) <= _LONGEST_ID and _ID_CHARACTERS.issuperset(chunk_id)
-            found = views.chunk_view(generation, chunk_id) if well_formed else None
-            if found is None:
+            view = views.chunk_view(generation, chunk_id) if well_formed else None
+            if view is None:
                 raise NotFoundError("no chunk has this id: take an id from a search result")
-            return models.ChunkDetail.model_validate(found)
+            return models.ChunkDetail.model_validate(view)
 
         return self._on_generation(work)
 
     def index(self) -> models.IndexDetail:
         """What the index holds."""
-        return self._on_generation(
-            lambda each: models.IndexDetail.model_validate(views.index_view(each))
-        )
+        return self._on_generation(lambda g: models.IndexDetail.model_validate(views.index_view(g)))
 
     def warm(self) -> Searcher:
         """Open the index and load the model; returns what answers searches now.
@@ -250,13 +248,13 @@ def _search(searcher: Searcher, request: SearchRequest) -> SearchResponse:
 
 def _summary(generation: Generation, slug: str) -> models.TechniqueSummary:
     entry = generation.techniques[slug].entry
-    shown = {"slug", "title", "bottlenecks", "languages", "architectures", "effect"}
+    fields = {"slug", "title", "bottlenecks", "languages", "architectures", "effect"}
     return models.TechniqueSummary(
-        **entry.model_dump(include=shown),
+        **entry.model_dump(include=fields),
         measured=bool(views.technique_records(generation, slug)),
         examples=generation.examples[slug],
     )
 
 
-def _meets(values: Sequence[str], wanted: Sequence[str]) -> bool:
-    return not wanted or not set(wanted).isdisjoint(values)
+def _meets(values: Sequence[str], allowed: Sequence[str]) -> bool:
+    return not allowed or not set(allowed).isdisjoint(values)

@@ -42,7 +42,7 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, ...] | None = None
+        self._fingerprint: tuple[int, ...] | None = None
         self._records: dict[str, TokenRecord] = {}
 
     def exists(self) -> bool:
@@ -72,7 +72,7 @@ class TokenFile:
         token = f"{_PREFIX}_{scope}_{secret}"
         created = datetime.now(UTC).isoformat(timespec="seconds")
         record = TokenRecord(identity, name or identity, scope, _digest(token), created)
-        with self._writing():
+        with self._write_lock():
             self._write([*self.records(), record])
         return record, token
 
@@ -84,15 +84,15 @@ class TokenFile:
         NotFoundError
             No token has it.
         """
-        with self._writing():
+        with self._write_lock():
             records = self.records()
-            gone = [record for record in records if name in (record.id, record.name)]
-            if not gone:
+            revoked = [record for record in records if name in (record.id, record.name)]
+            if not revoked:
                 raise NotFoundError(f"no token has the id or name '{name}': see `kb token list`")
-            self._write([record for record in records if record not in gone])
-        return gone
+            self._write([record for record in records if record not in revoked])
+        return revoked
 
-    def _writing(self) -> FileLock:
+    def _write_lock(self) -> FileLock:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return FileLock(f"{self._path}.lock", timeout=10)
 
@@ -100,7 +100,7 @@ class TokenFile:
         try:
             status = self._path.stat()
         except FileNotFoundError:
-            self._seen, self._records = None, {}
+            self._fingerprint, self._records = None, {}
             return
         except OSError as error:
             raise IndexUnavailableError(f"cannot read {self._path}: {error.strerror}") from error
@@ -114,8 +114,8 @@ class TokenFile:
                 f"{self._path} belongs to another user, who can change it: create new tokens in "
                 "a file of your own"
             )
-        seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-        if seen == self._seen:
+        fingerprint = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+        if fingerprint == self._fingerprint:
             return
         try:
             data = json.loads(self._path.read_text(encoding="utf-8"))
@@ -125,7 +125,7 @@ class TokenFile:
                 f"{self._path} is not a token file: restore it, or delete it and create new tokens"
             ) from error
         self._records = {record.sha256: record for record in records}
-        self._seen = seen
+        self._fingerprint = fingerprint
 
     def _write(self, records: list[TokenRecord]) -> None:
         text = json.dumps({"tokens": [asdict(record) for record in records]}, indent=1)

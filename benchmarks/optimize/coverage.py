@@ -13,8 +13,8 @@ from pathlib import Path
 
 from agent.optimize.candidate import Proposal, SearchState
 from agent.optimize.starting import read_problem
+from agent.proposers.recipe.catalog import Catalog, CorpusCatalog
 from agent.proposers.recipe.proposer import Export, RecipeProposer
-from agent.proposers.recipe.stock import CorpusShelf, Shelf
 from benchmarks.optimize.kernelbench import problems
 from judge.graph import Graph, export_graph
 from judge.sandbox.launch import Zygote
@@ -24,13 +24,13 @@ _CARD, _ARCHITECTURE = "H200", "sm_90a"
 
 
 def proposals(
-    path: Path, dtype: str, shelf: Shelf, export: Export = export_graph
+    path: Path, dtype: str, catalog: Catalog, export: Export = export_graph
 ) -> tuple[list[Proposal], str]:
     """What the recipes propose for a problem file on an H200, and why nothing where they do not."""
     state = SearchState.model_construct(
         problem=read_problem(path), dtype=dtype, gpu=_CARD, architecture=_ARCHITECTURE
     )
-    proposer = RecipeProposer(shelf, export)
+    proposer = RecipeProposer(catalog, export)
     try:
         return list(proposer.propose(state)), ""
     except KbError as error:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made.add_argument("--dtype", default="bfloat16")
     made.add_argument("--only", nargs="+", metavar="NAME", help="beginnings of names")
     options = made.parse_args(arguments)
-    shelf = CorpusShelf()
+    catalog = CorpusCatalog()
     covered: Counter[str] = Counter()
     total: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return export_graph(source, name, dtype, zygote)
 
         for name, path in problems(options.folder, options.only).items():
-            found, why = proposals(path, options.dtype, shelf, export)
+            found, why = proposals(path, options.dtype, catalog, export)
             level = name.rpartition("/")[0]
             total[level] += 1
             covered[level] += bool(found)

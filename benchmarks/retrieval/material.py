@@ -20,7 +20,7 @@ from ingest.reading import Reading
 from ingest.report import SourceReport
 from ingest.sources.cache import Cache
 from ingest.sources.curated import quality_of
-from ingest.sources.tree import unpacked
+from ingest.sources.tree import unpack
 from kb.corpus.detection import Detector
 from kb.index.state import IndexState
 
@@ -82,7 +82,7 @@ def read_tree(
 def _read(package: PinnedPackage, detector: Detector) -> Material:
     cache = Cache()
     fetched = package.fetch(cache)
-    with unpacked(fetched, cache) as root:
+    with unpack(fetched, cache) as root:
         material = read_tree(root, package.name, detector, package.include, package.exclude)
     source = replace(
         material.state.sources[0],

@@ -20,7 +20,7 @@ from ingest.prepare import Options, prepare
 from ingest.roles import role_of
 from ingest.sources.curated import curated
 from ingest.sources.spec import Package
-from ingest.sources.tree import unpacked
+from ingest.sources.tree import unpack
 from ingest.tagging import techniques_of
 from kb.corpus.detection import Detector
 from kb.vocabulary import load_yaml
@@ -74,7 +74,7 @@ def _chunks() -> Iterator[tuple[Place, Piece]]:
         assert request.origin is not None  # published sources have one
         fetched = request.origin.fetched
         package = f"{entry.spec.name}=={fetched.version}"
-        with unpacked(fetched, request.origin.cache) as root:
+        with unpack(fetched, request.origin.cache) as root:
             for path, text in read_files(root, request.include, request.exclude):
                 for piece in chunk_file(PurePosixPath(path), text):
                     if not piece.is_trivial:

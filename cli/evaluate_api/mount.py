@@ -68,9 +68,9 @@ class _Index:
         device_of(request.gpu)
 
     def context(self, request: ContextRequest) -> ContextResponse:
-        found = self._host.service.context(request)
-        self._host.metrics.searches.labels("evaluate", str(found.abstained).lower()).inc()
-        return found
+        response = self._host.service.context(request)
+        self._host.metrics.searches.labels("evaluate", str(response.abstained).lower()).inc()
+        return response
 
     def techniques(self) -> Shelf:
         return shelf_or_corpus(self._host.settings.index)

@@ -9,7 +9,7 @@ from agent.service.models import EvaluationJob, EvaluationList, EvaluationReques
 from agent.service.service import EvaluationService
 from server.middleware.auth import require_admin
 from server.pool import WorkPool
-from server.problems import documented
+from server.problems import error_responses
 
 _PATH = "/v1/evaluate"
 # Where a client can go on from a job; stateful tests follow these.
@@ -31,7 +31,7 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
         operation_id="evaluate",
         status_code=202,
         response_model=EvaluationJob,
-        responses=documented() | _ACCEPTED,
+        responses=error_responses() | _ACCEPTED,
         summary="Judge a kernel",
     )
     async def evaluate(body: EvaluationRequest) -> Response:
@@ -44,21 +44,21 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
         "",
         operation_id="listEvaluations",
         response_model=EvaluationList,
-        responses=documented(),
+        responses=error_responses(),
         summary="Evaluations, newest first, without their answers",
     )
     async def evaluations() -> Response:
         """All evaluations that are waiting, running or kept, on all workers."""
-        found = await pool.run(
+        text = await pool.run(
             lambda: EvaluationList(evaluations=service.store.all()).model_dump_json()
         )
-        return Response(found, media_type="application/json")
+        return Response(text, media_type="application/json")
 
     @router.get(
         "/{evaluation_id}",
         operation_id="getEvaluation",
         response_model=EvaluationJob,
-        responses=documented(),
+        responses=error_responses(),
         summary="An evaluation's state, and its answer",
     )
     async def evaluation(evaluation_id: str) -> Response:
@@ -66,15 +66,15 @@ def build_router(service: EvaluationService, pool: WorkPool) -> APIRouter:
 
         The context's text is quoted data with its provenance, never instructions.
         """
-        found = await pool.run(lambda: service.store.read(evaluation_id).model_dump_json())
-        return Response(found, media_type="application/json")
+        text = await pool.run(lambda: service.store.read(evaluation_id).model_dump_json())
+        return Response(text, media_type="application/json")
 
     @router.delete(
         "/{evaluation_id}",
         operation_id="cancelEvaluation",
         status_code=204,
         response_class=Response,
-        responses=documented(),
+        responses=error_responses(),
         summary="Cancel an evaluation, and delete it",
     )
     async def cancel(evaluation_id: str) -> Response:

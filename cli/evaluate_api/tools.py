@@ -76,14 +76,14 @@ def add_tools(
     async def follow(context: Context[Any, Any], job_id: str, seconds: float) -> CallToolResult:
         """Report progress until the evaluation is over or the time is up."""
         until = time.monotonic() + seconds
-        told: object = None
+        reported: object = None
         progress = 0
         while True:
             job = await ask(lambda: service.store.read(job_id))
             if job.is_over or time.monotonic() >= until:
                 return _result(job)
-            if told != (job.steps, job.ahead):
-                told = (job.steps, job.ahead)
+            if reported != (job.steps, job.ahead):
+                reported = (job.steps, job.ahead)
                 progress += 1  # how much is left nobody knows; it only has to grow
                 await context.report_progress(progress, None, render(job))
             await anyio.sleep(_POLL_S)
@@ -146,8 +146,8 @@ def add_tools(
         continues: call get_evaluation with its id. It also continues if this call is cancelled.
         """
         permit(ctx)
-        wanted = {"query": query, "gpu": gpu, "max_tokens": max_tokens}
-        context = None if max_tokens == 0 else {**wanted, "max_examples": max_examples}
+        options = {"query": query, "gpu": gpu, "max_tokens": max_tokens}
+        context = None if max_tokens == 0 else {**options, "max_examples": max_examples}
         fields = EvaluationRequest.model_fields
         request = _valid(
             problem=problem,
@@ -186,8 +186,8 @@ def add_tools(
         """Stop an evaluation if it is waiting or running, and delete its stored data."""
         permit(ctx)
         await ask(lambda: service.store.remove(job_id))
-        gone = CancelToolResult(id=job_id, cancelled=True)
-        return tool_result(gone, f"Evaluation {job_id} is cancelled.")
+        result = CancelToolResult(id=job_id, cancelled=True)
+        return tool_result(result, f"Evaluation {job_id} is cancelled.")
 
 
 def _result(job: EvaluationJob) -> CallToolResult:

@@ -80,8 +80,8 @@ def definitions(source: bytes, *, masked: Masked | None = None) -> list[Definiti
     `masked` is the blanked source, if the caller has it already.
     """
     lines = source.decode("utf-8", "replace").split("\n")
-    found = _File(source, lines, "cuda", masked).definitions
-    return sorted(found, key=lambda definition: definition.start)
+    functions = _File(source, lines, "cuda", masked).definitions
+    return sorted(functions, key=lambda definition: definition.start)
 
 
 class _File:

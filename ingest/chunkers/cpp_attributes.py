@@ -52,11 +52,11 @@ _NO, _BARE_KIND, _ARGUMENTS_KIND, _MACRO_KIND, _CAPITALS_KIND = range(5)
 
 def attributes(code: bytes) -> Iterator[tuple[int, int]]:
     """Yield the byte ranges of attributes in `code`, ascending; arguments are part of the range."""
-    done = 0
+    last_end = 0
     for word in _WORD.finditer(code):
         start, end = word.span()
         kind = _kind(word[0])
-        if kind == _NO or start < done:
+        if kind == _NO or start < last_end:
             continue
         if kind != _BARE_KIND:
             arguments = _ARGUMENTS.match(code, end, end + _MAX_ARGUMENTS)
@@ -71,7 +71,7 @@ def attributes(code: bytes) -> Iterator[tuple[int, int]]:
                 end = last
             elif not _STARTS_DECLARATION.match(code, end):
                 continue
-        done = end
+        last_end = end
         yield start, end
 
 

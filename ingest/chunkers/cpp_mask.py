@@ -88,15 +88,15 @@ def mask(source: bytes) -> Masked:
     """Blank `source` for the grammar; see the module's docstring."""
     masked = _Pass(source).run()
     code = bytearray(masked.code)
-    taken: list[tuple[int, int]] = []
+    macros: list[tuple[int, int]] = []
     for match in _LONE_MACRO.finditer(masked.code):
         if not match[0].endswith(b";") and not _SCOPE_MACRO.search(match[1]):
-            taken.append(match.span(1))
+            macros.append(match.span(1))
         _blank(code, *match.span())
     for start, end in attributes(bytes(code)):
-        taken.append((start, end))
+        macros.append((start, end))
         _blank(code, start, end)
-    masked.attributes = sorted(taken)
+    masked.attributes = sorted(macros)
     masked.code = bytes(code)
     return masked
 

@@ -91,22 +91,22 @@ def _headings(
 ) -> dict[int, tuple[int, str]]:
     """Return row -> (level, title) of ATX and setext headings outside code blocks."""
     inside = {row for start, end in blocks for row in range(start, end)}
-    found: dict[int, tuple[int, str]] = {}
+    headings: dict[int, tuple[int, str]] = {}
     for row in range(body, len(lines)):
         if row in inside:
             continue
         if match := _ATX.match(lines[row]):
-            found[row] = (len(match[1]), _title(lines[row][match.end() :]))
+            headings[row] = (len(match[1]), _title(lines[row][match.end() :]))
         elif (
             (match := _SETEXT.match(lines[row]))
             and row > body
             and row - 1 not in inside
-            and row - 1 not in found
+            and row - 1 not in headings
             and _PARAGRAPH.match(lines[row - 1])
-            and (row - 1 == body or not lines[row - 2].strip() or row - 2 in found)
+            and (row - 1 == body or not lines[row - 2].strip() or row - 2 in headings)
         ):
-            found[row - 1] = (1 if match[1][0] == "=" else 2, one_line(lines[row - 1]) or "")
-    return found
+            headings[row - 1] = (1 if match[1][0] == "=" else 2, one_line(lines[row - 1]) or "")
+    return headings
 
 
 def _title(text: str) -> str:

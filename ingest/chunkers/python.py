@@ -115,7 +115,7 @@ class _Module:
         while start and self.lines[start - 1].lstrip().startswith("#"):
             start -= 1
         kernel = outer.type == "decorated_definition" and self.triton and _is_jit(outer)
-        calls = tuple(dict.fromkeys(_launched(node, self.kernels))) if self.triton else ()
+        calls = tuple(dict.fromkeys(_launched_kernels(node, self.kernels))) if self.triton else ()
         text = _text(node) if self.triton else ""
         triton = kernel or calls or any(name in text for name in _TRITON_NAMES)
         body = node.child_by_field_name("body")
@@ -168,7 +168,7 @@ def _is_jit(decorated: Node) -> bool:
     return False
 
 
-def _launched(node: Node, kernels: frozenset[str]) -> Iterator[str]:
+def _launched_kernels(node: Node, kernels: frozenset[str]) -> Iterator[str]:
     """Yield the kernels that `node` launches: `kernel[grid](...)`."""
     stack = [node]
     while stack:

@@ -63,14 +63,14 @@ def members(archive: Path, *, links_are_errors: bool = True) -> Iterator[Member]
         special file, or exceeds the limits.
     """
     walk = _zip_members if zipfile.is_zipfile(archive) else _tar_members
-    seen: set[str] = set()
-    with _refusing_damage(archive):
+    paths: set[str] = set()
+    with _damage_as_error(archive):
         for member in walk(archive, links_are_errors):
-            if len(seen) >= LIMITS.files:
+            if len(paths) >= LIMITS.files:
                 raise SourceError(f"{archive.name} is refused: more than {LIMITS.files:,} files")
-            if member.path in seen:
+            if member.path in paths:
                 raise SourceError(f"{archive.name} is refused: it holds {member.path!r} twice")
-            seen.add(member.path)
+            paths.add(member.path)
             yield Member(member.path, partial(_read, archive, member))
 
 
@@ -110,12 +110,12 @@ def extract(
 
 
 def _read(archive: Path, member: Member) -> bytes:
-    with _refusing_damage(archive):
+    with _damage_as_error(archive):
         return member.read()
 
 
 @contextmanager
-def _refusing_damage(archive: Path) -> Iterator[None]:
+def _damage_as_error(archive: Path) -> Iterator[None]:
     """What the decompressors raise on damaged or encrypted content, as one error."""
     try:
         yield
@@ -160,8 +160,8 @@ def _refuse(archive: Path, path: str, is_link: bool, links_are_errors: bool) -> 
 
 def _zip_members(archive: Path, links_are_errors: bool) -> Iterator[Member]:
     budget = _Budget(archive)
-    with zipfile.ZipFile(archive) as opened:
-        for info in opened.infolist():
+    with zipfile.ZipFile(archive) as archive_file:
+        for info in archive_file.infolist():
             mode = info.external_attr >> 16
             path = _safe(archive, info.filename)
             if info.is_dir():
@@ -171,7 +171,7 @@ def _zip_members(archive: Path, links_are_errors: bool) -> Iterator[Member]:
                 continue
 
             def read(info: zipfile.ZipInfo = info, path: str = path) -> bytes:
-                with opened.open(info) as stream:
+                with archive_file.open(info) as stream:
                     return budget.read(stream, path)
 
             yield Member(path, read)
@@ -179,10 +179,10 @@ def _zip_members(archive: Path, links_are_errors: bool) -> Iterator[Member]:
 
 def _tar_members(archive: Path, links_are_errors: bool) -> Iterator[Member]:
     with (
-        _decompressed(archive) as plain,
-        tarfile.open(fileobj=_Bounded(plain, archive), mode="r:") as opened,
+        _decompress(archive) as plain,
+        tarfile.open(fileobj=_Bounded(plain, archive), mode="r:") as archive_file,
     ):
-        for info in opened:
+        for info in archive_file:
             path = _safe(archive, info.name)
             if info.isdir():
                 continue
@@ -193,7 +193,7 @@ def _tar_members(archive: Path, links_are_errors: bool) -> Iterator[Member]:
             def read(info: tarfile.TarInfo = info, path: str = path) -> bytes:
                 if info.size > LIMITS.single:
                     raise _too_much(archive, f"{path!r} has {info.size:,} bytes")
-                stream = opened.extractfile(info)
+                stream = archive_file.extractfile(info)
                 assert stream is not None  # a regular file
                 with stream:
                     data = stream.read()
@@ -231,20 +231,20 @@ def _most(archive: Path) -> int:
 
 
 @contextmanager
-def _decompressed(archive: Path) -> Iterator[IO[bytes]]:
+def _decompress(archive: Path) -> Iterator[IO[bytes]]:
     with archive.open("rb") as raw:
         head = raw.read(6)
         raw.seek(0)
         if head.startswith(b"\x1f\x8b"):
-            opened = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
+            stream = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
         elif head.startswith(b"BZh"):
-            opened = cast(IO[bytes], bz2.BZ2File(raw))
+            stream = cast(IO[bytes], bz2.BZ2File(raw))
         elif head.startswith(b"\xfd7zXZ"):
-            opened = cast(IO[bytes], lzma.LZMAFile(raw))  # noqa: SIM115 - closed below
+            stream = cast(IO[bytes], lzma.LZMAFile(raw))  # noqa: SIM115 - closed below
         else:
-            opened = raw
-        with opened:
-            yield opened
+            stream = raw
+        with stream:
+            yield stream
 
 
 class _Bounded(io.RawIOBase):

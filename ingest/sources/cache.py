@@ -54,10 +54,10 @@ class Cache:
     def find(self, key: str) -> Fetched | None:
         """What was fetched under that key, if it is still there."""
         try:
-            found = Fetched(**json.loads(self._note(key).read_text(encoding="utf-8")))
+            fetched = Fetched(**json.loads(self._note(key).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
-        return found if self.archive(found).is_file() else None
+        return fetched if self.archive(fetched).is_file() else None
 
     def by_hash(self, location: str, version: str, sha256: str) -> Fetched | None:
         """A release of which only the hash is known, if its archive is still there."""
@@ -79,7 +79,7 @@ class Cache:
             draft.write_text(json.dumps(asdict(fetched), indent=1), encoding="utf-8")
             draft.replace(note)
 
-    def verified(self, fetched: Fetched) -> Path:
+    def verified_archive(self, fetched: Fetched) -> Path:
         """The archive, after its content was compared with its hash.
 
         Raises

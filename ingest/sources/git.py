@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ingest.sources.archive import members
 from ingest.sources.cache import GIT_ARCHIVE, Fetched, digest_of
-from ingest.sources.licence import LICENCE_FILES, Stated, stated
+from ingest.sources.licence import LICENCE_FILES, ReleaseMetadata, parse_metadata
 from ingest.sources.packages import ASK_ABOVE, Fetcher
 from ingest.sources.spec import Repository
 from kb.errors import SourceError
@@ -46,8 +46,8 @@ def fetch_repository(repository: Repository, fetcher: Fetcher) -> Fetched:
     """
     cache = fetcher.cache
     key = str(repository)
-    if repository.pinned and (known := cache.find(key)):
-        return known
+    if repository.pinned and (cached := cache.find(key)):
+        return cached
     if shutil.which("git") is None:
         raise SourceError(f"{repository}: git is not installed")
     with cache.workspace() as place:
@@ -56,19 +56,19 @@ def fetch_repository(repository: Repository, fetcher: Fetcher) -> Fetched:
         _fetch(git, repository, fetcher)
         commit = git.run("rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()
         at_commit = f"{repository.location}@{commit}"
-        if known := cache.find(at_commit):
-            return known
+        if cached := cache.find(at_commit):
+            return cached
         git.run("archive", "--format=tar", f"--output={archive}", commit)
-        said = _read_metadata(archive)
+        metadata = _read_metadata(archive)
         fetched = Fetched(
             location=repository.location,
             version=commit,
             sha256=digest_of(archive),
             filename=GIT_ARCHIVE,
             artefact="git",
-            licence=said.licence,
-            licence_text=said.licence_text,
-            url=said.url or (repository.url if repository.url.startswith("https:") else None),
+            licence=metadata.licence,
+            licence_text=metadata.licence_text,
+            url=metadata.url or (repository.url if repository.url.startswith("https:") else None),
         )
         cache.store(archive, fetched, *{at_commit, key if repository.pinned else at_commit})
         return fetched
@@ -144,12 +144,12 @@ class _Git:
             raise self.error(err)
         return out
 
-    def error(self, said: str) -> SourceError:
+    def error(self, stderr: str) -> SourceError:
         """git's own reason, on one line, with what to do where that is known."""
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in stderr.splitlines() if line.strip()]
         fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
         reason = (fatal or lines or ["no reason given"])[0].partition(": ")[2] or "no reason given"
-        if "find remote ref" in said or "not our ref" in said:
+        if "find remote ref" in stderr or "not our ref" in stderr:
             return SourceError(
                 f"{self.repository.url} has no revision '{self.repository.revision}': give a tag, "
                 "a branch or a full commit id"
@@ -171,11 +171,11 @@ def _fetch(git: _Git, repository: Repository, fetcher: Fetcher) -> None:
         repository.url,
         repository.revision,
     )
-    asked = not remote
+    confirmed = not remote
     try:
         while process.poll() is None:
-            if not asked and (size := _size(git.store)) > ASK_ABOVE:
-                asked = True
+            if not confirmed and (size := _size(git.store)) > ASK_ABOVE:
+                confirmed = True
                 fetcher.require(f"{repository} (its size so far)", size)
             time.sleep(_POLL_S)
     except BaseException:
@@ -197,7 +197,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _read_metadata(archive: Path) -> Stated:
+def _read_metadata(archive: Path) -> ReleaseMetadata:
     """The licence that pyproject.toml or the licence file at the top states."""
     project: dict[str, object] = {}
     licences: dict[str, bytes] = {}
@@ -213,5 +213,5 @@ def _read_metadata(archive: Path) -> Stated:
             licences[member.path] = member.read()
     licence = project.get("license")
     if isinstance(licence, str):
-        return stated(f"Metadata-Version: 2.4\nLicense-Expression: {licence}\n".encode())
-    return stated(None, licences)
+        return parse_metadata(f"Metadata-Version: 2.4\nLicense-Expression: {licence}\n".encode())
+    return parse_metadata(None, licences)

@@ -60,22 +60,22 @@ class PipSettings:
         SourceError
             If this Python has no pip.
         """
-        asked = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "pip", "config", "list"],
             capture_output=True,
             text=True,
             check=False,
         )
-        if asked.returncode:
-            last = (asked.stderr.strip().splitlines() or ["no reason given"])[-1]
+        if process.returncode:
+            last = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise SourceError(f"pip is needed to fetch packages, but it failed: {last}")
-        found: dict[str, dict[str, str]] = {"global": {}, "download": {}, ":env:": {}}
-        for line in asked.stdout.splitlines():
+        sections: dict[str, dict[str, str]] = {"global": {}, "download": {}, ":env:": {}}
+        for line in process.stdout.splitlines():
             name, _, value = line.partition("=")
             section, _, key = name.rpartition(".")
-            if section in found:
-                found[section][key] = str(ast.literal_eval(value))
-        values = {**found["global"], **found["download"], **found[":env:"]}
+            if section in sections:
+                sections[section][key] = str(ast.literal_eval(value))
+        values = {**sections["global"], **sections["download"], **sections[":env:"]}
 
         def many(key: str) -> tuple[str, ...]:
             return tuple(values.get(key, "").split())
@@ -124,10 +124,10 @@ class Index:
         """
         if not self._settings.indexes and not self._settings.find_links:
             raise SourceError(f"{package}: pip's configuration turns the index off (no-index)")
-        found = self._files(package)
-        versions = sorted({Version(file.version) for file in found if file.version}, reverse=True)
+        files = self._files(package)
+        versions = sorted({Version(file.version) for file in files if file.version}, reverse=True)
         if package.version is None:
-            usable = [file for file in found if not file.link.is_yanked]
+            usable = [file for file in files if not file.link.is_yanked]
             stable = [file for file in usable if not Version(file.version).is_prerelease]
             pool = stable or usable
             if not pool:
@@ -136,23 +136,23 @@ class Index:
         else:
             newest = Version(package.version)
             if newest not in versions:
-                shown = ", ".join(str(version) for version in versions[:_VERSIONS_SHOWN])
+                newest_versions = ", ".join(str(version) for version in versions[:_VERSIONS_SHOWN])
                 raise SourceError(
                     f"{package.name} has no version {package.version} for this Python on the "
-                    f"package index; the newest are {shown}"
+                    f"package index; the newest are {newest_versions}"
                 )
-            pool = list(found)
-        files = [file for file in pool if Version(file.version) == newest]
-        kept = [file for file in files if not file.link.is_yanked]
-        if not kept:
-            why = files[0].link.yank_reason
+            pool = list(files)
+        matches = [file for file in pool if Version(file.version) == newest]
+        usable_files = [file for file in matches if not file.link.is_yanked]
+        if not usable_files:
+            why = matches[0].link.yank_reason
             raise SourceError(
                 f"{package.name} {newest} was yanked"
                 + (f" ({why})" if why and why != "True" else "")
                 + ": choose another version"
             )
         # The best match of the kind that is preferred, or else of the other.
-        link = min(kept, key=lambda file: file.link.is_wheel == package.prefer_sdist).link
+        link = min(usable_files, key=lambda file: file.link.is_wheel == package.prefer_sdist).link
         return Release(
             package=package,
             version=str(newest),
@@ -164,7 +164,7 @@ class Index:
 
     def size(self, release: Release) -> int | None:
         """Bytes of the file, if the server says."""
-        with _reaching(str(release)), self.client.get_stream(release.url) as answer:
+        with _network_errors(str(release)), self.client.get_stream(release.url) as answer:
             answer.raise_for_status()
             length = answer.headers.get("Content-Length", "")
             return int(length) if length.isdigit() else None
@@ -177,7 +177,7 @@ class Index:
         SourceError
             If the server refuses, or the download breaks off.
         """
-        with _reaching(str(release)), self.client.get_stream(release.url) as answer:
+        with _network_errors(str(release)), self.client.get_stream(release.url) as answer:
             answer.raise_for_status()
             with target.open("wb") as file:
                 for block in answer.iter_raw():  # decoded, a .tar.gz would lose its gzip
@@ -189,10 +189,10 @@ class Index:
             index_urls=self._settings.indexes,
             find_links=self._settings.find_links,
         )
-        with _reaching(package.name), _failures() as failures:
-            found = list(finder.find_all_packages(package.name, allow_yanked=True))
-        if found:
-            return found
+        with _network_errors(package.name), _logged_failures() as failures:
+            packages = list(finder.find_all_packages(package.name, allow_yanked=True))
+        if packages:
+            return packages
         serious = [failure for failure in failures if "(404)" not in failure]
         if serious:
             raise SourceError(f"{package.name}: the package index failed: {serious[0]}")
@@ -202,7 +202,7 @@ class Index:
 
 
 @contextmanager
-def _reaching(what: str) -> Iterator[None]:
+def _network_errors(what: str) -> Iterator[None]:
     try:
         yield
     except httpx2.HTTPStatusError as error:
@@ -222,7 +222,7 @@ def _reaching(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _failures() -> Iterator[list[str]]:
+def _logged_failures() -> Iterator[list[str]]:
     """What the finder only logs: pages of indexes that it could not read."""
     messages: list[str] = []
 

@@ -23,7 +23,7 @@ LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class ReleaseMetadata:
     """What metadata says about a release."""
 
     licence: str | None = None
@@ -54,14 +54,16 @@ def canonical(expression: str) -> str:
         ) from error
 
 
-def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = None) -> Stated:
+def parse_metadata(
+    metadata: bytes | None, licence_files: Mapping[str, bytes] | None = None
+) -> ReleaseMetadata:
     """Read core metadata (METADATA or PKG-INFO), and licence texts where it names none.
 
     In order: `License-Expression`, the `License` field, the classifiers, the licence texts. The
     first one that can be read decides; licence texts that contradict each other decide nothing.
     """
     raw: RawMetadata = parse_email(metadata)[0] if metadata else {}
-    result = Stated(url=_homepage(raw))
+    result = ReleaseMetadata(url=_homepage(raw))
     expression = raw.get("license_expression")
     field = (raw.get("license") or "").strip()
     for candidate in (expression, field):
@@ -72,10 +74,10 @@ def stated(metadata: bytes | None, licence_files: Mapping[str, bytes] | None = N
     classified = {
         name.removeprefix(_OSI) for name in raw.get("classifiers", ()) if name.startswith("License")
     }
-    known = _tables()["classifiers"]
-    named = [known.get(name) for name in sorted(classified)]
-    if named and all(named):
-        return replace(result, licence=" OR ".join(named))
+    table = _tables()["classifiers"]
+    names = [table.get(name) for name in sorted(classified)]
+    if names and all(names):
+        return replace(result, licence=" OR ".join(names))
     texts = {_from_text(text.decode("utf-8", "replace")) for text in _main(licence_files or {})}
     if len(texts) == 1 and (only := texts.pop()) and (not field or "bsd" in field.lower()):
         return replace(result, licence=only)
@@ -116,7 +118,7 @@ def _homepage(raw: RawMetadata) -> str | None:
     return raw.get("home_page") or next(iter(urls.values()), None)
 
 
-def accepted(
+def accepted_licence(
     fetched: Fetched, listed: Collection[str], allowed: Collection[str], expected: str | None = None
 ) -> str:
     """The licence to cite for a release, if it is accepted.
@@ -144,9 +146,9 @@ def accepted(
     if licence is None:
         if len(allowed) == 1:
             return next(iter(allowed))
-        said = f"says only '{fetched.licence_text}'" if fetched.licence_text else "states none"
+        says = f"says only '{fetched.licence_text}'" if fetched.licence_text else "states none"
         raise SourceError(
-            f"the licence of {what} is unknown: it {said}. Find it at {fetched.url or 'its pages'} "
+            f"the licence of {what} is unknown: it {says}. Find it at {fetched.url or 'its pages'} "
             "and add --allow-licence SPDX"
         )
     if expected and licence != expected and licence not in allowed:
@@ -154,7 +156,7 @@ def accepted(
             f"{what} is under {licence}, but corpus/sources.toml expects {expected}: find out why, "
             f"then change the entry or add --allow-licence '{licence}'"
         )
-    if licence in allowed or licence == expected or _covered(licence, {*listed, *allowed}):
+    if licence in allowed or licence == expected or _is_covered(licence, {*listed, *allowed}):
         return licence
     raise SourceError(
         f"{what} is under {licence}, which is not among the licences in corpus/sources.toml: add "
@@ -162,7 +164,7 @@ def accepted(
     )
 
 
-def _covered(expression: str, known: Collection[str]) -> bool:
+def _is_covered(expression: str, known: Collection[str]) -> bool:
     """Whether what an expression asks for is all known; of a plain OR, one is enough."""
     parts = re.split(r" (?:AND|OR) ", re.sub(r"[()]", "", expression))
     names = [part.strip() for part in parts]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ingest.sources.archive import members
 from ingest.sources.cache import Cache, Fetched, digest_of
-from ingest.sources.licence import LICENCE_FILES, Stated, stated
+from ingest.sources.licence import LICENCE_FILES, ReleaseMetadata, parse_metadata
 from ingest.sources.spec import Package
 from kb.errors import SourceError
 
@@ -55,16 +55,16 @@ def fetch_package(package: Package, fetcher: Fetcher) -> Fetched:
         promises, it is unsafe to read, too large without consent, or the network fails.
     """
     cache = fetcher.cache
-    if package.version and (known := cache.find(_key(package, package.version))):
-        return known
+    if package.version and (cached := cache.find(_key(package, package.version))):
+        return cached
     # What speaks to an index takes an eighth of a second to import: no local source needs it.
     from ingest.sources.index import Index  # noqa: PLC0415
 
     index = Index()
     release = index.release(package)
     key = _key(package, release.version)
-    if known := cache.find(key):
-        return known
+    if cached := cache.find(key):
+        return cached
     size = index.size(release)
     fetcher.require(f"{release} ({release.filename})", size or 0)
     with cache.workspace() as place:
@@ -76,16 +76,16 @@ def fetch_package(package: Package, fetcher: Fetcher) -> Fetched:
                 "bytes: run the command again"
             )
         _check_hashes(file, release)
-        said = _read_metadata(file, wheel=release.is_wheel)
+        metadata = _read_metadata(file, wheel=release.is_wheel)
         fetched = Fetched(
             location=package.location,
             version=release.version,
             sha256=digest_of(file),
             filename=release.filename,
             artefact="wheel" if release.is_wheel else "sdist",
-            licence=said.licence,
-            licence_text=said.licence_text,
-            url=said.url or f"https://pypi.org/project/{package.name}/",
+            licence=metadata.licence,
+            licence_text=metadata.licence_text,
+            url=metadata.url or f"https://pypi.org/project/{package.name}/",
         )
         cache.store(file, fetched, key)
         return fetched
@@ -98,17 +98,17 @@ def _key(package: Package, version: str) -> str:
 
 def _check_hashes(file: Path, release: "Release") -> None:
     for algorithm, accepted in release.hashes.items():
-        found = digest_of(file, algorithm)
-        if found not in accepted:
+        hash_ = digest_of(file, algorithm)
+        if hash_ not in accepted:
             raise SourceError(
                 f"{release}: the downloaded {release.filename} does not have the hash that the "
-                f"package index gives ({algorithm} is {found[:16]}…, not {accepted[0][:16]}…): the "
+                f"package index gives ({algorithm} is {hash_[:16]}…, not {accepted[0][:16]}…): the "
                 "download broke off, or the file was changed on the way or on the server; nothing "
                 "was kept, run the command again"
             )
 
 
-def _read_metadata(file: Path, *, wheel: bool) -> Stated:
+def _read_metadata(file: Path, *, wheel: bool) -> ReleaseMetadata:
     """What METADATA or PKG-INFO states; on the way every member's name and kind is judged."""
     metadata: bytes | None = None
     licences: dict[str, bytes] = {}
@@ -117,12 +117,12 @@ def _read_metadata(file: Path, *, wheel: bool) -> Stated:
         if wheel:
             info = folders.endswith(".dist-info") and "/" not in folders
             in_place = ".dist-info" in folders.partition("/")[0]
-            wanted = "METADATA"
+            metadata_name = "METADATA"
         else:
             info = in_place = "/" not in folders and folders != ""
-            wanted = "PKG-INFO"
-        if info and name == wanted:
+            metadata_name = "PKG-INFO"
+        if info and name == metadata_name:
             metadata = member.read()[:_METADATA_LIMIT]
         elif in_place and name.upper().startswith(LICENCE_FILES):
             licences[member.path] = member.read()[:_METADATA_LIMIT]
-    return stated(metadata, licences)
+    return parse_metadata(metadata, licences)

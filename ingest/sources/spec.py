@@ -95,12 +95,12 @@ def _package(text: str) -> Package:
     name, pinned, version = text.removeprefix(PYPI).partition("==")
     try:
         canonical = canonicalize_name(name.strip(), validate=True)
-        wanted = str(Version(version)) if pinned else None
+        normalized = str(Version(version)) if pinned else None
     except (InvalidName, InvalidVersion) as error:
         raise InvalidInputError(
             f"'{text}' is not a package: write pypi:NAME or pypi:NAME==VERSION ({error})"
         ) from error
-    return Package(canonical, wanted)
+    return Package(canonical, normalized)
 
 
 def _repository(text: str) -> Repository:

@@ -15,7 +15,7 @@ _LEGAL = ("license", "licence", "copying", "notice")
 """Beginnings of names of legal texts: cited by their SPDX name, not searched for technique."""
 
 
-def _wanted(path: str) -> bool:
+def _is_ingestible(path: str) -> bool:
     place = PurePosixPath(path)
     if place.suffix.lower() not in SUPPORTED_SUFFIXES:
         return False
@@ -25,7 +25,7 @@ def _wanted(path: str) -> bool:
 
 
 @contextmanager
-def unpacked(fetched: Fetched, cache: Cache) -> Iterator[Path]:
+def unpack(fetched: Fetched, cache: Cache) -> Iterator[Path]:
     """A scratch folder with the archive's sources, until the context ends.
 
     Raises
@@ -39,9 +39,9 @@ def unpacked(fetched: Fetched, cache: Cache) -> Iterator[Path]:
         root = place / "tree"
         root.mkdir()
         count = extract(
-            cache.verified(fetched),
+            cache.verified_archive(fetched),
             root,
-            _wanted,
+            _is_ingestible,
             strip_top=fetched.artefact == "sdist",
             links_are_errors=fetched.artefact != "git",
         )

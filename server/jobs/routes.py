@@ -15,7 +15,7 @@ from kb.errors import InvalidInputError
 from server.jobs.models import Job, JobList, SourceName
 from server.jobs.store import JobStore, safe_path
 from server.middleware.auth import require_admin
-from server.problems import documented
+from server.problems import error_responses
 from server.settings import Settings
 from server.state import state_of
 
@@ -50,7 +50,7 @@ _FORM: dict[str, Any] = {
 }
 
 
-router = APIRouter(prefix="/v1", dependencies=[Depends(require_admin)], responses=documented())
+router = APIRouter(prefix="/v1", dependencies=[Depends(require_admin)], responses=error_responses())
 
 
 def _store(request: Request) -> JobStore:
@@ -106,38 +106,38 @@ def _accept(store: JobStore, form: FormData, settings: Settings) -> Job:
         raise InvalidInputError(
             "source: give the upload a name of letters, digits, '.', '_' and '-'"
         ) from error
-    uploads = [each for each in form.getlist("files") if isinstance(each, UploadFile)]
+    uploads = [upload for upload in form.getlist("files") if isinstance(upload, UploadFile)]
     if not uploads:
         raise InvalidInputError("files: send at least one file")
-    paths = [safe_path(each.filename or "") for each in uploads]
+    paths = [safe_path(upload.filename or "") for upload in uploads]
     if len(set(paths)) < len(paths):
         raise InvalidInputError("files: two files have the same name")
-    accepted, folder = store.create(source, settings.max_jobs)
-    lock = store.lock(accepted.id)
+    new_job, folder = store.create(source, settings.max_jobs)
+    lock = store.lock(new_job.id)
     try:
         for upload, path in zip(uploads, paths, strict=True):
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as file:
                 shutil.copyfileobj(upload.file, file)
-        accepted.files = len(paths)
-        store.write(accepted)
-        _start(store, accepted, settings, lock)
+        new_job.files = len(paths)
+        store.write(new_job)
+        _start(store, new_job, settings, lock)
     except BaseException as error:
-        store.discard(accepted)
+        store.discard(new_job)
         if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError):
             raise InvalidInputError("files: one name is both a file and a folder") from error
         raise
     finally:
         os.close(lock)  # the process has its own
-    return accepted
+    return new_job
 
 
-def _start(store: JobStore, accepted: Job, settings: Settings, lock: int) -> None:
+def _start(store: JobStore, new_job: Job, settings: Settings, lock: int) -> None:
     """Start the job's process. It outlives the worker: a restart does not lose it."""
-    log = (store.root / accepted.id / "log").open("wb")
+    log = (store.root / new_job.id / "log").open("wb")
     command = [sys.executable, "-m", "server.jobs.work"]
-    command += [str(settings.state_dir), str(settings.index), accepted.id]
+    command += [str(settings.state_dir), str(settings.index), new_job.id]
     try:
         subprocess.Popen(
             command,

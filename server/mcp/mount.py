@@ -76,10 +76,10 @@ class McpEndpoint:
 
         state = self._state
 
-        def counted(abstained: bool) -> None:
+        def on_answer(abstained: bool) -> None:
             state.metrics.searches.labels("mcp", str(abstained).lower()).inc()
 
-        server = build_mcp(state.service, state.pool.run, counted)
+        server = build_mcp(state.service, state.pool.run, on_answer)
         for mount in self._mounts:
             mount.add_tools(server, _admins_only)
         # Host, Origin and size are checked before any request comes here.

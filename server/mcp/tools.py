@@ -36,7 +36,7 @@ from server.service import KnowledgeService
 _T = TypeVar("_T")
 Run = Callable[[Callable[[], _T]], Awaitable[_T]]
 """Runs work off the event loop, within the server's limits."""
-Counted = Callable[[bool], None]
+OnAnswer = Callable[[bool], None]
 """Told of every search and context: whether it abstained."""
 
 _INSTRUCTIONS = (
@@ -79,9 +79,9 @@ class _KnowledgeServer(MCPServer[Any]):
         """The fixed resources, then the techniques; none while there is no index."""
         fixed = await super().list_resources()
         try:
-            found: list[TechniqueSummary] = await self._run(self._service.techniques)
+            techniques: list[TechniqueSummary] = await self._run(self._service.techniques)
         except KbError:
-            found = []
+            techniques = []
         return fixed + [
             Resource(
                 uri=_URI.format(slug=summary.slug),
@@ -90,11 +90,11 @@ class _KnowledgeServer(MCPServer[Any]):
                 description=one_line(summary.effect),
                 mime_type="text/markdown",
             )
-            for summary in found
+            for summary in techniques
         ]
 
 
-def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCPServer[Any]:
+def build_mcp(service: KnowledgeService, run: Run[Any], on_answer: OnAnswer) -> MCPServer[Any]:
     """The MCP server over a service; it keeps no state between requests."""
     server = _KnowledgeServer(
         service,
@@ -143,9 +143,9 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
         request = _valid(
             SearchRequest, query=query, k=k, filters=filters or Filters(), explain=explain
         )
-        found = short_enough(await ask(lambda: service.found(request)), MOST_TOKENS)
-        counted(found.response.abstained)
-        return tool_result(SearchToolResult(**dict(found.response)), search_text(found))
+        answer = short_enough(await ask(lambda: service.explained_search(request)), MOST_TOKENS)
+        on_answer(answer.response.abstained)
+        return tool_result(SearchToolResult(**dict(answer.response)), search_text(answer))
 
     @server.tool(title="Context for optimizing a kernel", annotations=_READ_ONLY)
     async def get_context(  # noqa: PLR0917 - the SDK makes the schema of these parameters
@@ -205,7 +205,7 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
             exclude=exclude or [],
         )
         response = await ask(lambda: service.context(request))
-        counted(response.abstained)
+        on_answer(response.abstained)
         text = response.text if response.abstained else fenced(response.text, "markdown")
         return tool_result(ContextToolResult(**dict(response)), text)
 
@@ -214,8 +214,8 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
         slug: Annotated[str, Field(description="As in list_techniques or a search result.")],
     ) -> Annotated[CallToolResult, TechniqueToolResult]:
         """Get a technique's entry: when it applies, pitfalls, code, measurements, sources."""
-        found = await ask(lambda: service.technique(slug))
-        return tool_result(TechniqueToolResult(**dict(found)), technique_text(found))
+        detail = await ask(lambda: service.technique(slug))
+        return tool_result(TechniqueToolResult(**dict(detail)), technique_text(detail))
 
     @server.tool(title="One kernel with its code", annotations=_READ_ONLY)
     async def get_kernel(
@@ -227,8 +227,8 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
 
         Ingested production code has no slug: search_kernels finds it.
         """
-        found = await ask(lambda: service.kernel(slug))
-        return tool_result(KernelToolResult(**dict(found)), kernel_text(found, MOST_TOKENS))
+        detail = await ask(lambda: service.kernel(slug))
+        return tool_result(KernelToolResult(**dict(detail)), kernel_text(detail, MOST_TOKENS))
 
     @server.tool(title="List techniques", annotations=_READ_ONLY)
     async def list_techniques(
@@ -244,23 +244,23 @@ def build_mcp(service: KnowledgeService, run: Run[Any], counted: Counted) -> MCP
         filters = Filters(
             bottlenecks=[bottleneck] if bottleneck else [], languages=[language] if language else []
         )
-        found = TechniqueList(techniques=await ask(lambda: service.techniques(filters)))
-        return tool_result(TechniqueListToolResult(**dict(found)), techniques_text(found))
+        techniques = TechniqueList(techniques=await ask(lambda: service.techniques(filters)))
+        return tool_result(TechniqueListToolResult(**dict(techniques)), techniques_text(techniques))
 
     @server.resource("techniques://all", title="All techniques", mime_type="text/markdown")
     async def all_techniques() -> str:
         """The list of techniques; read technique://<slug> for one."""
-        found = await run(service.techniques)
-        return f"{NOTICE}\n\n{techniques_text(TechniqueList(techniques=found))}"
+        techniques = await run(service.techniques)
+        return f"{NOTICE}\n\n{techniques_text(TechniqueList(techniques=techniques))}"
 
     @server.resource(_URI, title="Technique", mime_type="text/markdown")
     async def technique(slug: str) -> str:
         """A technique's entry as Markdown."""
         try:
-            found = await run(lambda: service.technique(slug))
+            detail = await run(lambda: service.technique(slug))
         except NotFoundError as error:
             raise ResourceNotFoundError(str(error)) from error
-        return f"{NOTICE}\n\n{technique_text(found)}"
+        return f"{NOTICE}\n\n{technique_text(detail)}"
 
     return server
 

@@ -39,15 +39,15 @@ class Admit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Note who asks and count the request, then pass it on."""
-        refused = self._refused(scope) if scope["type"] == "http" else None
-        await (refused or self._app)(scope, receive, send)
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
 
-    def _refused(self, scope: Scope) -> ASGIApp | None:
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = Headers(scope=scope)
         try:
-            needed = self._always or self._tokens.exists()
-            token = _given(headers.get("authorization", ""))
-            record = self._tokens.find(token) if needed and token else None
+            is_required = self._always or self._tokens.exists()
+            token = _token_of(headers.get("authorization", ""))
+            record = self._tokens.find(token) if is_required and token else None
         except KbError as error:
             return problem_response(error.status, str(error))
         scope["principal"] = record
@@ -60,7 +60,7 @@ class Admit:
                 f"too many requests: try again in {seconds} s",
                 headers={"Retry-After": seconds},
             )
-        if needed and record is None:
+        if is_required and record is None:
             return problem_response(
                 401,
                 "a valid token is needed: send `Authorization: Bearer <token>`; "
@@ -109,7 +109,7 @@ def _challenge(headers: Headers) -> str:
     return 'Basic realm="kernel-kb", charset="UTF-8"' if wants_page else 'Bearer realm="kernel-kb"'
 
 
-def _given(header: str) -> str:
+def _token_of(header: str) -> str:
     scheme, _, value = header.partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer":

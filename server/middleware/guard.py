@@ -34,10 +34,10 @@ class Guard:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
-        refused = self._refused(scope) if scope["type"] == "http" else None
-        await (refused or self._app)(scope, receive, send)
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
 
-    def _refused(self, scope: Scope) -> ASGIApp | None:
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_own(hosts[0]):
@@ -74,7 +74,7 @@ class Guard:
         """
         if headers.get("sec-fetch-site", "none") in _OWN_SITES:
             return False
-        if any(each in self._origins for each in headers.getlist("origin")):
+        if any(origin in self._origins for origin in headers.getlist("origin")):
             return False
         opens_page = (
             scope["method"] == "GET"

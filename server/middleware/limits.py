@@ -73,26 +73,26 @@ class LimitBody:
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send, largest: int) -> None:
         deadline = asyncio.get_running_loop().time() + self._settings.upload_timeout
-        read = 0
+        received = 0
 
-        async def counted() -> Message:
-            nonlocal read
+        async def limited_receive() -> Message:
+            nonlocal received
             async with asyncio.timeout_at(deadline):
                 message = await receive()
-            read += len(message.get("body", b""))
-            if read > largest:
+            received += len(message.get("body", b""))
+            if received > largest:
                 raise _UploadTooLargeError
             return message
 
         started = False
 
-        async def noted(message: Message) -> None:
+        async def tracked_send(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            await self._app(scope, counted, noted)
+            await self._app(scope, limited_receive, tracked_send)
         except _UploadTooLargeError:
             if not started:
                 await _too_large(largest)(scope, receive, send)

@@ -14,7 +14,7 @@ from server.problems import problem_response
 
 _ACCESS = logging.getLogger("kb.server.access")
 _LOG = logging.getLogger("kb.server")
-_GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_VALID_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NO_ROUTE = "unmatched"
 # Labels of a metric must be few: whatever else a client sends counts as one.
 _METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
@@ -33,8 +33,8 @@ class Observe:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        given = Headers(scope=scope).get("x-request-id", "")
-        current = given if _GIVEN.fullmatch(given) else secrets.token_hex(8)
+        header = Headers(scope=scope).get("x-request-id", "")
+        current = header if _VALID_ID.fullmatch(header) else secrets.token_hex(8)
         token = request_id.set(current)
         status = 0
 
@@ -55,8 +55,8 @@ class Observe:
             _LOG.exception("request failed")
             if status:
                 raise  # the answer has begun: only closing the connection tells the client
-            failed = problem_response(500, f"unexpected error: the log has it under {current}")
-            await failed(scope, receive, observed)
+            response = problem_response(500, f"unexpected error: the log has it under {current}")
+            await response(scope, receive, observed)
         finally:
             self._record(scope, status, time.perf_counter() - started)
             request_id.reset(token)

@@ -87,10 +87,10 @@ class ChunkFilters:
         if isinstance(condition, ComparisonFilter):
             return self._compare(condition)
         combine = np.logical_and if condition.type == "and" else np.logical_or
-        found = np.full(self._generation.columns.count, condition.type == "and")
+        mask = np.full(self._generation.columns.count, condition.type == "and")
         for filter_ in condition.filters:
-            combine(found, self.mask(filter_, depth + 1), out=found)
-        return found
+            combine(mask, self.mask(filter_, depth + 1), out=mask)
+        return mask
 
     def _compare(self, condition: ComparisonFilter) -> Mask:
         if condition.type in _NEGATIONS:
@@ -104,8 +104,8 @@ class ChunkFilters:
             column = self._generation.columns[_COLUMNS[key]]
             return column.mask(lambda values: any(accepts(value) for value in values))
         if key in _OF_SOURCE:
-            every = self._generation.sources.items()
-            sources = {name for name, source in every if accepts(getattr(source, key))}
+            items = self._generation.sources.items()
+            sources = {name for name, source in items if accepts(getattr(source, key))}
             column = self._generation.columns["sources"]
             return column.mask(lambda values: not sources.isdisjoint(values))
         if key in _OF_CHUNK:
@@ -119,7 +119,7 @@ class ChunkFilters:
         value = condition.value
         if condition.type not in ("eq", "in"):
             raise InvalidInputError("filters: architectures compare only with eq, ne, in, nin")
-        devices = [str(each) for each in (value if isinstance(value, list) else [value])]
+        devices = [str(device) for device in (value if isinstance(value, list) else [value])]
         return running_on(devices, self._generation.columns)
 
     @cached_property
@@ -135,14 +135,14 @@ def _test(condition: ComparisonFilter) -> Callable[[Any], bool]:
     if isinstance(value, list):
         if kind != "in":
             raise InvalidInputError(f"filters: {kind} compares with one value, not a list")
-        return lambda actual: any(_holds("eq", actual, each) for each in value)
+        return lambda actual: any(_holds("eq", actual, item) for item in value)
     if kind == "in":
         raise InvalidInputError("filters: in and nin compare with a list of values")
     return lambda actual: _holds(kind, actual, value)
 
 
-def _holds(kind: str, actual: Any, wanted: Scalar) -> bool:
-    if isinstance(wanted, bool) or actual is None:
+def _holds(kind: str, actual: Any, expected: Scalar) -> bool:
+    if isinstance(expected, bool) or actual is None:
         return False
-    comparable = isinstance(actual, str) == isinstance(wanted, str)
-    return comparable and bool(_TESTS[kind](actual, wanted))
+    comparable = isinstance(actual, str) == isinstance(expected, str)
+    return comparable and bool(_TESTS[kind](actual, expected))

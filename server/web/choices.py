@@ -69,7 +69,7 @@ def _field(
     *,
     is_wide: bool = False,
 ) -> FilterField:
-    given = chosen.get(name, [])
-    everything = {**labels, **{value: value for value in given if value not in labels}}
-    choices = [Choice(value, label, value in given) for value, label in everything.items()]
+    selected = chosen.get(name, [])
+    everything = {**labels, **{value: value for value in selected if value not in labels}}
+    choices = [Choice(value, label, value in selected) for value, label in everything.items()]
     return FilterField(name, heading, choices, is_wide)

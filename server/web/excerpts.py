@@ -30,12 +30,12 @@ def excerpt(chunk: Chunk) -> Excerpt:
         return _card(chunk.text)
     if chunk.language == "markdown":
         blocks = prose_blocks(chunk.text)
-        shown = _beginning(blocks)
-        html = render_markdown("\n\n".join(shown), below=None)
-        return Excerpt(html, len(shown) == len(blocks))
+        head = _beginning(blocks)
+        html = render_markdown("\n\n".join(head), below=None)
+        return Excerpt(html, len(head) == len(blocks))
     lines = chunk.text.splitlines()
-    shown = lines[:_CODE_LINES]
-    return Excerpt(code_block("\n".join(shown), chunk.language), len(shown) == len(lines))
+    head = lines[:_CODE_LINES]
+    return Excerpt(code_block("\n".join(head), chunk.language), len(head) == len(lines))
 
 
 def _card(text: str) -> Excerpt:
@@ -43,22 +43,22 @@ def _card(text: str) -> Excerpt:
     lines = [line for line in text.splitlines()[1:] if not _FACTS.match(line)]
     end = lines.index("Use when:") if "Use when:" in lines else len(lines)
     paragraphs = "\n".join(lines[:end]).strip().split("\n\n")
-    shown = _beginning(paragraphs)
-    html = Markup("").join(Markup("<p>{}</p>").format(with_code(each)) for each in shown)
-    return Excerpt(html, end == len(lines) and len(shown) == len(paragraphs))
+    head = _beginning(paragraphs)
+    html = Markup("").join(Markup("<p>{}</p>").format(with_code(paragraph)) for paragraph in head)
+    return Excerpt(html, end == len(lines) and len(head) == len(paragraphs))
 
 
 def _beginning(blocks: list[str]) -> list[str]:
     """Blocks from the first on, at least one of them text; a heading never stands last."""
-    shown: list[str] = []
+    head: list[str] = []
     for block in blocks:
-        has_text = not all(map(_is_heading, shown))
-        if has_text and sum(map(len, shown)) + len(block) > _PROSE_CHARS:
+        has_text = not all(map(_is_heading, head))
+        if has_text and sum(map(len, head)) + len(block) > _PROSE_CHARS:
             break
-        shown.append(block)
-    while len(shown) > 1 and _is_heading(shown[-1]):
-        shown.pop()
-    return shown
+        head.append(block)
+    while len(head) > 1 and _is_heading(head[-1]):
+        head.pop()
+    return head
 
 
 def _is_heading(block: str) -> bool:

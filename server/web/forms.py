@@ -98,8 +98,8 @@ class ContextForm:
     @property
     def address(self) -> str | None:
         """The address that shows this again, or None where it would be too long."""
-        given = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name)}
-        address = f"/context?{urlencode(given)}"
+        fields = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name)}
+        address = f"/context?{urlencode(fields)}"
         return address if len(address) <= _LONGEST_ADDRESS else None
 
     def measured(self) -> ProfileRead | None:
@@ -112,11 +112,11 @@ class ContextForm:
         """
         if not self.profile.strip():
             return None
-        read = read_profile(self.profile, "profile", self.kernel_name.strip() or None)
-        if not read.metrics:
-            told = "; ".join(ignored_words(read.ignored)) or "none of its values is a number"
-            raise InvalidInputError(f"profile: it has no known metric: {told}")
-        return read
+        profile = read_profile(self.profile, "profile", self.kernel_name.strip() or None)
+        if not profile.metrics:
+            reason = "; ".join(ignored_words(profile.ignored)) or "none of its values is a number"
+            raise InvalidInputError(f"profile: it has no known metric: {reason}")
+        return profile
 
     def request(self) -> ContextRequest:
         """The context that is asked for.
@@ -130,12 +130,12 @@ class ContextForm:
         if unit not in _UNITS:
             raise InvalidInputError("unit: use tokens or characters")
         budget = _number("budget", self.budget, DEFAULT_TOKENS)
-        read = self.measured()
+        profile = self.measured()
         fields: dict[str, Any] = {
             "query": self.query or None,
             "problem": self.problem or None,
             "kernel": self.kernel or None,
-            "profile": None if read is None else dict(read.metrics),
+            "profile": None if profile is None else dict(profile.metrics),
             "gpu": self.gpu.strip() or None,
             "language": self.language or None,
             _UNITS[unit]: budget,
@@ -149,7 +149,7 @@ class ContextForm:
 
 
 def _texts(values: Values, name: str) -> list[str]:
-    return [each for each in values.getlist(name) if isinstance(each, str)]
+    return [text for text in values.getlist(name) if isinstance(text, str)]
 
 
 def _text(values: Values, name: str) -> str:

@@ -113,8 +113,8 @@ def render_markdown(
                 token.tag = "p"
                 token.attrSet("class", "heading")
             else:
-                wanted = min(int(token.tag[1:]) + below - 1, level + 1, _DEEPEST_HEADING)
-                level = max(wanted, below + 1)
+                target = min(int(token.tag[1:]) + below - 1, level + 1, _DEEPEST_HEADING)
+                level = max(target, below + 1)
                 token.tag = f"h{level}"
             if anchors:
                 token.attrSet("id", anchor(tokens[position + 1].content))

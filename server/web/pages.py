@@ -20,7 +20,7 @@ from server.web.choices import filter_fields
 from server.web.forms import DEFAULT_EXAMPLES, DEFAULT_K, ContextForm, SearchForm, Values
 from server.web.reference import reference
 from server.web.rendering import error_page, page
-from server.web.roofs import standing
+from server.web.roofs import roofline_of
 
 
 class PageRoute(APIRoute):
@@ -109,11 +109,11 @@ async def search(request: Request) -> Response:
     form = SearchForm.of(request.query_params)
 
     def answer() -> Response:
-        shown = state.service.with_searcher(lambda searcher: _search(state, searcher, form))
-        status = InvalidInputError.status if shown.error else 200
-        if shown.response is not None:
-            state.count("web", shown.response)
-        return page("search.html", status, form=form, shown=shown, default_k=DEFAULT_K)
+        result = state.service.with_searcher(lambda searcher: _search(state, searcher, form))
+        status = InvalidInputError.status if result.error else 200
+        if result.response is not None:
+            state.count("web", result.response)
+        return page("search.html", status, form=form, shown=result, default_k=DEFAULT_K)
 
     return await state.pool.run(answer)
 
@@ -123,11 +123,11 @@ def _search(state: Host, searcher: Searcher, form: SearchForm) -> views.SearchPa
     error = None
     try:
         if form.query.strip():
-            asked = form.request()
-            state.service.check_query(asked.query)
-            state.service.check_k(asked.k, "k")
-            found = searcher.search(asked.query, asked.k, asked.filters, explain=True)
-            return views.search_page(searcher, form, found)
+            request = form.request()
+            state.service.check_query(request.query)
+            state.service.check_k(request.k, "k")
+            response = searcher.search(request.query, request.k, request.filters, explain=True)
+            return views.search_page(searcher, form, response)
     except InvalidInputError as problem:
         error = str(problem)
     return views.SearchPage(filter_fields(searcher.generation, form.chosen), None, [], error)
@@ -151,40 +151,40 @@ async def _context(request: Request, values: Values) -> Response:
     form = ContextForm.of(values)
 
     def answer() -> Response:
-        error, found = None, None
+        error, response = None, None
         try:
             if not form.is_blank:
-                found = state.count("web", state.service.context(form.request()))
+                response = state.count("web", state.service.context(form.request()))
         except InvalidInputError as problem:
             error = str(problem)
         status = InvalidInputError.status if error else 200
-        return page("context.html", status, **_context_values(state, form, found), error=error)
+        return page("context.html", status, **_context_values(state, form, response), error=error)
 
     return await state.pool.run(answer)
 
 
 def _context_values(
-    state: Host, form: ContextForm, found: ContextResponse | None
+    state: Host, form: ContextForm, response: ContextResponse | None
 ) -> dict[str, Any]:
     in_characters = form.unit == "characters"
     budget = used = 0
     titles: dict[str, str] = {}
-    roofline, read = None, None
-    if found is not None:
-        asked, read = form.request(), form.measured()
-        budget = (asked.max_chars if in_characters else asked.max_tokens) or 0
-        used = len(found.text) if in_characters else found.tokens
-        titles = {example: _title(state, example) for example in found.examples}
-        roofline = standing(asked)
+    roofline, profile = None, None
+    if response is not None:
+        request, profile = form.request(), form.measured()
+        budget = (request.max_chars if in_characters else request.max_tokens) or 0
+        used = len(response.text) if in_characters else response.tokens
+        titles = {example: _title(state, example) for example in response.examples}
+        roofline = roofline_of(request)
     return {
         "form": form,
-        "found": found,
+        "found": response,
         "budget": budget,
         "used": used,
         "unit": "characters" if in_characters else "tokens",
         "titles": titles,
         "roofline": roofline,
-        "read": read,
+        "read": profile,
         "default_examples": DEFAULT_EXAMPLES,
         "gpus": sorted(gpu_names()),
         "metrics": all_metrics(),

@@ -73,39 +73,39 @@ class Reference(NamedTuple):
 def reference(document: Schema) -> Reference:
     """Read an OpenAPI 3.1 document."""
     schemas = document.get("components", {}).get("schemas", {})
-    found = [
+    operations = [
         (path, method, item[method])
         for path, item in document.get("paths", {}).items()
         for method in _METHODS
         if method in item
     ]
-    answers = [pair for _, _, each in found for pair in each.get("responses", {}).items()]
-    errors = {status: each["description"] for status, each in answers if _is_problem(each)}
+    answers = [pair for _, _, spec in operations for pair in spec.get("responses", {}).items()]
+    errors = {status: answer["description"] for status, answer in answers if _is_problem(answer)}
     return Reference(
         description=document["info"].get("description", ""),
-        operations=[_operation(path, method, each, schemas) for path, method, each in found],
+        operations=[_operation(path, method, spec, schemas) for path, method, spec in operations],
         errors=sorted(errors.items()),
-        shapes=[_shape(name, each) for name, each in sorted(schemas.items())],
+        shapes=[_shape(name, schema) for name, schema in sorted(schemas.items())],
     )
 
 
 def _operation(path: str, method: str, operation: Schema, schemas: Schema) -> Operation:
-    sent = _content(operation.get("requestBody", {}))
+    body = _content(operation.get("requestBody", {}))
     return Operation(
         method=method.upper(),
         path=path,
         summary=operation.get("summary", ""),
         description=operation.get("description", ""),
         parameters=[
-            _field(each["name"], each["schema"] | each, each.get("required", False))
-            for each in operation.get("parameters", ())
+            _field(param["name"], param["schema"] | param, param.get("required", False))
+            for param in operation.get("parameters", ())
         ],
-        body=_type(sent) if sent is not None else None,
-        fields=_fields(schemas.get(sent.get("$ref", "").removeprefix(_REF), sent)) if sent else [],
+        body=_type(body) if body is not None else None,
+        fields=_fields(schemas.get(body.get("$ref", "").removeprefix(_REF), body)) if body else [],
         answers={
-            status: None if (schema := _content(each)) is None else _type(schema)
-            for status, each in operation.get("responses", {}).items()
-            if not _is_problem(each)
+            status: None if (schema := _content(answer)) is None else _type(schema)
+            for status, answer in operation.get("responses", {}).items()
+            if not _is_problem(answer)
         },
     )
 
@@ -140,8 +140,8 @@ def _type(schema: Schema) -> Markup:
     branches = _branches(schema)
     if branches != [schema]:
         return Markup(" or ").join(dict.fromkeys(_type(branch) for branch in branches))
-    if named := schema.get("enum", [schema["const"]] if "const" in schema else []):
-        return Markup(", ").join(Markup("<code>{}</code>").format(_literal(one)) for one in named)
+    if values := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return Markup(", ").join(Markup("<code>{}</code>").format(_literal(one)) for one in values)
     kind, inner = schema.get("type", "any value"), schema.get("additionalProperties")
     if kind == "array":
         return Markup("list of {}").format(_type(schema.get("items", {})))
@@ -154,7 +154,7 @@ def _branches(schema: Schema) -> list[Schema]:
     """The alternatives of a schema, or itself; null is left out: such a field may be left out."""
     for key in ("anyOf", "oneOf", "allOf"):
         if key in schema:
-            return [each for each in schema[key] if each.get("type") != "null"]
+            return [branch for branch in schema[key] if branch.get("type") != "null"]
     return [schema]
 
 
@@ -162,11 +162,11 @@ def _literal(value: object) -> str:
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
 
 
-def _content(each: Schema) -> Schema | None:
+def _content(part: Schema) -> Schema | None:
     """The schema of what is sent or answered; None where there is none."""
-    for media in each.get("content", {}).values():
-        found: Schema = media.get("schema", {})
-        return found or None
+    for media in part.get("content", {}).values():
+        schema: Schema = media.get("schema", {})
+        return schema or None
     return None
 
 

@@ -18,7 +18,7 @@ _WORTH = 1.1
 _NS = 1e-9
 
 
-def standing(request: ContextRequest) -> Picture | None:
+def roofline_of(request: ContextRequest) -> Picture | None:
     """The roofline of what is asked about; None without a card, or where its work is not known.
 
     Raises
@@ -49,11 +49,11 @@ def _of_problem(analysis: Analysis) -> list[Mark]:
 
 def _of_profile(profile: Mapping[str, float], analysis: Analysis | None) -> list[Mark]:
     flops = counted_flops(profile) or (_flops(analysis) if analysis is not None else None)
-    moved = dram_bytes(profile)
+    traffic = dram_bytes(profile)
     time = value_of(profile, "duration")
-    if not flops or not moved or not time:
+    if not flops or not traffic or not time:
         return []
-    return [Mark("As profiled", flops / moved, flops / (time * _NS))]
+    return [Mark("As profiled", flops / traffic, flops / (time * _NS))]
 
 
 def _flops(analysis: Analysis) -> int | None:
@@ -68,5 +68,5 @@ def _rates(
     if analysis is not None and analysis.tensor_flops:
         names.append("tf32" if analysis.dtype == "float32" else analysis.dtype)
     names += [rate for alias, rate in TENSOR_OPS.items() if value_of(profile, alias)]
-    found = {name: card.dense_flops(name) for name in dict.fromkeys(names)}
-    return {name: rate for name, rate in found.items() if rate is not None}
+    flops = {name: card.dense_flops(name) for name in dict.fromkeys(names)}
+    return {name: rate for name, rate in flops.items() if rate is not None}

@@ -59,8 +59,8 @@ def tree_page(generation: Generation) -> dict[str, Any]:
     production = {
         slug: production_view(generation, slug, _PRODUCTION_SHOWN) for slug in generation.techniques
     }
-    shown = {"notes": notes, "production": production, "index": index_view(generation)}
-    return {**tree_view(generation), **shown}
+    extra = {"notes": notes, "production": production, "index": index_view(generation)}
+    return {**tree_view(generation), **extra}
 
 
 def search_page(searcher: Searcher, form: SearchForm, response: SearchResponse) -> SearchPage:
@@ -131,12 +131,12 @@ def chunk_page(generation: Generation, chunk_id: str) -> dict[str, Any]:
         No chunk has this id.
     """
     # Half a surrogate pair, which an address may hold, cannot be looked up.
-    known = chunk_id.isascii()
-    found = chunk_view(generation, chunk_id) if known else None
-    chunk = generation.store.find(chunk_id) if known else None
-    if found is None or chunk is None:
+    is_ascii = chunk_id.isascii()
+    view = chunk_view(generation, chunk_id) if is_ascii else None
+    chunk = generation.store.find(chunk_id) if is_ascii else None
+    if view is None or chunk is None:
         raise NotFoundError("No chunk has this id.")
-    return found | {"entry": entry_address(generation, chunk.kind, chunk.entry)}
+    return view | {"entry": entry_address(generation, chunk.kind, chunk.entry)}
 
 
 def sources_page(generation: Generation) -> dict[str, Any]:
@@ -202,8 +202,8 @@ def _row(generation: Generation, result: Result) -> dict[str, Any]:
     href = entry_address(generation, chunk.kind, entry)
     measured = None
     if href is not None:
-        held = generation.techniques if chunk.kind == "technique" else generation.kernels
-        measured = entry_line(held[entry].entry, generation.kernel_entries, brief=True)
+        records = generation.techniques if chunk.kind == "technique" else generation.kernels
+        measured = entry_line(records[entry].entry, generation.kernel_entries, brief=True)
     return {
         "result": result,
         "href": href or f"/chunk/{result.id}",

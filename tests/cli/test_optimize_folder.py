@@ -13,7 +13,7 @@ from agent.cards.pool import CardPool
 from agent.cards.sweep import Runner
 from agent.optimize.run import read_config
 from cli import cli, sweeping
-from cli.optimize_config import resumed
+from cli.optimize_config import resume_config
 from cli.optimizing import optimize
 
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
@@ -84,5 +84,5 @@ def test_a_run_that_goes_on_with_a_model_takes_profiles_for_it() -> None:
     assert not config.strategy.profiling
     given: dict[str, Any] = {each.name: None for each in optimize.params}
     context = click.Context(optimize)
-    assert not resumed(context, config, None, given).strategy.profiling
-    assert resumed(context, config, None, given | {"model": "some"}).strategy.profiling
+    assert not resume_config(context, config, None, given).strategy.profiling
+    assert resume_config(context, config, None, given | {"model": "some"}).strategy.profiling

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.discovery import Found, Skipped, UnreadableError, discover, read_text
+from ingest.discovery import FoundFile, Skipped, UnreadableError, discover, read_text
 from kb.errors import InvalidInputError, SourceError
 
 
@@ -32,16 +32,16 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
 
 
 def found(root: Path, **options: object) -> list[str]:
-    return [item.path for item in discover(root, **options) if isinstance(item, Found)]
+    return [item.path for item in discover(root, **options) if isinstance(item, FoundFile)]
 
 
 def reasons(root: Path, **options: object) -> dict[str, str]:
     return {i.path: i.reason for i in discover(root, **options) if isinstance(i, Skipped)}
 
 
-def only(root: Path) -> Found:
+def only(root: Path) -> FoundFile:
     (item,) = discover(root)
-    assert isinstance(item, Found)
+    assert isinstance(item, FoundFile)
     return item
 
 

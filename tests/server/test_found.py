@@ -19,7 +19,9 @@ def service(shipped_index, tmp_path_factory):
 @pytest.mark.parametrize("language", ["triton", "cuda"])
 def test_a_kernel_is_named_by_its_slug_whatever_its_file_is_called(service, language):
     filters = Filters(kinds=["kernel"], languages=[language])
-    found = service.found(SearchRequest(query="rmsnorm of rows kernel", k=10, filters=filters))
+    found = service.explained_search(
+        SearchRequest(query="rmsnorm of rows kernel", k=10, filters=filters)
+    )
     assert found.response.results
     assert found.kernels.keys() == {each.id for each in found.response.results}
     text = search_text(found)

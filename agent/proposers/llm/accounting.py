@@ -49,7 +49,7 @@ class Price(BaseModel):
         return (tokens_in * self.input + tokens_out * self.output) / _PER
 
     @property
-    def batched(self) -> "Price":
+    def batch_price(self) -> "Price":
         """The price of requests in a batch."""
         return Price(input=self.input * self.batch, output=self.output * self.batch, batch=1.0)
 
@@ -77,10 +77,10 @@ def read_prices(path: Path) -> PriceList:
     except OSError as error:
         raise InvalidInputError(f"cannot read {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, ValidationError, RecursionError) as error:
-        shown = one_line(error, 200)
+        reason = one_line(error, 200)
         raise InvalidInputError(
             f"{path} is not a price list (models: {{NAME: {{input: 1.25, output: 10}}}}, "
-            f"per million tokens): {shown}"
+            f"per million tokens): {reason}"
         ) from error
 
 
@@ -114,12 +114,12 @@ def find_price(option: str, model: str) -> Price:
     """
     if not Path(option).is_file():
         return parse_price(option)
-    known = read_prices(Path(option)).models
-    if model not in known:
+    models = read_prices(Path(option)).models
+    if model not in models:
         raise InvalidInputError(
-            f"{option} has no price for '{model}', only: {', '.join(sorted(known)) or 'none'}"
+            f"{option} has no price for '{model}', only: {', '.join(sorted(models)) or 'none'}"
         )
-    return known[model]
+    return models[model]
 
 
 def _tokens(text: str, bytes_per_token: int) -> int:
@@ -146,8 +146,8 @@ class Charge:
             into, out = usage.prompt_tokens, max(usage.completion_tokens, 0)
         else:
             calls = [call.function for call in message.tool_calls or []]
-            written = (message.content or "") + "".join(c.name + c.arguments for c in calls)
-            into, out = (_tokens(text, _ASSUMED_BYTES_PER_TOKEN) for text in (request, written))
+            reply_text = (message.content or "") + "".join(c.name + c.arguments for c in calls)
+            into, out = (_tokens(text, _ASSUMED_BYTES_PER_TOKEN) for text in (request, reply_text))
         return cls(into, out, not counted, price.of(into, out) if price else None)
 
 
@@ -194,19 +194,19 @@ class Ledger:
         self._already = already or Spending()
         self._spent = Spending()
         self._reserved: list[Reservation] = []
-        self._held: list[Reservation] = []
+        self._deferred: list[Reservation] = []
         self._estimated = 0
-        self._settled = threading.Condition()
+        self._lock = threading.Condition()
 
     @property
     def spent(self) -> Spending:
         """By this process."""
-        with self._settled:
+        with self._lock:
             return self._spent
 
     def summary(self) -> str:
         """What the run spent, in words."""
-        with self._settled:
+        with self._lock:
             total, estimated = self._already + self._spent, self._estimated
         words = f"{total.tokens_in:,} tokens in, {total.tokens_out:,} out"
         if estimated:
@@ -229,37 +229,37 @@ class Ledger:
         """
         into = _tokens(request, _LEAST_BYTES_PER_TOKEN)
         money = self.price.of(into, max_reply_tokens) if self.price else 0.0
-        wanted = Reservation(into + max_reply_tokens, money)
-        with self._settled:
-            while (problem := self._objection(wanted)) and self._reserved:
+        reservation = Reservation(into + max_reply_tokens, money)
+        with self._lock:
+            while (problem := self._objection(reservation)) and self._reserved:
                 # The requests under way will take less than what is set aside for them.
-                self._settled.wait()
-            if problem and self._held:
+                self._lock.wait()
+            if problem and self._deferred:
                 raise WaitingError("the limits allow no further request until replies arrive")
             if problem:
                 raise BudgetSpentError(problem)
-            self._reserved.append(wanted)
-        return wanted
+            self._reserved.append(reservation)
+        return reservation
 
-    def _objection(self, wanted: Reservation) -> str:
+    def _objection(self, new: Reservation) -> str:
         """Which limit would not hold; empty if all would."""
         total = self._already + self._spent
         tokens, money = total.tokens_in + total.tokens_out, total.money
-        waiting = (*self._held, *self._reserved)
+        waiting = (*self._deferred, *self._reserved)
         pending, owed = (
             sum(reservation.tokens for reservation in waiting),
             sum(reservation.money for reservation in waiting),
         )
         most_tokens, most_money = self._max_tokens, self._max_money
-        if most_tokens is not None and tokens + pending + wanted.tokens > most_tokens:
+        if most_tokens is not None and tokens + pending + new.tokens > most_tokens:
             return (
                 f"the limit of {most_tokens:,} tokens may be exceeded: {tokens:,} are spent, and "
-                f"the next request may take {wanted.tokens:,}; raise the limit"
+                f"the next request may take {new.tokens:,}; raise the limit"
             )
-        if most_money is not None and money + owed + wanted.money > most_money:
+        if most_money is not None and money + owed + new.money > most_money:
             return (
                 f"the limit of {most_money:g} on money may be exceeded: {money:.4f} is spent, and "
-                f"the next request may cost {wanted.money:.4f}; raise the limit"
+                f"the next request may cost {new.money:.4f}; raise the limit"
             )
         return ""
 
@@ -268,25 +268,25 @@ class Ledger:
 
         That process ended before it could report what it had spent; the sum stays the same.
         """
-        with self._settled:
+        with self._lock:
             self._already -= part
             self._spent += part
 
     def repeat(self, part: Spending) -> None:
         """Count what a replayed run paid, so that what depends on it is decided as it was."""
-        with self._settled:
+        with self._lock:
             self._spent += part
 
-    def hold(self, reservation: Reservation) -> None:
+    def defer(self, reservation: Reservation) -> None:
         """Keep a reservation for as long as this process lives: its reply comes to another."""
-        with self._settled:
+        with self._lock:
             self._reserved.remove(reservation)
-            self._held.append(reservation)
-            self._settled.notify_all()
+            self._deferred.append(reservation)
+            self._lock.notify_all()
 
     def settle(self, reservation: Reservation, charge: Charge | None) -> None:
         """End a reservation with what the request did cost; None: nothing that is known of."""
-        with self._settled:
+        with self._lock:
             self._reserved.remove(reservation)
             if charge is not None:
                 self._estimated += charge.estimated
@@ -295,4 +295,4 @@ class Ledger:
                     tokens_out=charge.tokens_out,
                     money=charge.money or 0.0,
                 )
-            self._settled.notify_all()
+            self._lock.notify_all()

@@ -7,8 +7,8 @@ from typing import Literal
 from agent.diagnose.result import Evidence
 from agent.optimize.candidate import Judged, SearchState
 from agent.proposers.llm.conditions import conditions, dtype_of, facts
-from agent.proposers.llm.prompting import shortened
-from agent.proposers.llm.shown import Shown
+from agent.proposers.llm.prompting import shorten
+from agent.proposers.llm.shown import ContextParts
 from kb.vocabulary import find_metric
 
 # Lines of what was tried: enough to see what is used up, little beside a kernel's text.
@@ -71,7 +71,7 @@ class Brief:
     notes: tuple[str, ...]
     profiles: dict[str, dict[str, float]]
     """Kernel id → its profile."""
-    shown: Shown
+    parts: ContextParts
     """The context in parts."""
 
     @property
@@ -88,15 +88,15 @@ class Brief:
     def citable(self) -> tuple[str, ...]:
         """Ids that a plan may cite: those of what it can read here."""
         measured = (line.id for line in self.evidence)
-        return tuple(dict.fromkeys((*measured, *self.shown.slugs, SOURCE)))
+        return tuple(dict.fromkeys((*measured, *self.parts.slugs, SOURCE)))
 
     @property
-    def weighed(self) -> str:
+    def for_planner(self) -> str:
         """The part of the knowledge base that a planner reads."""
-        return self.shown.weighed(self.state.context.reasons, measured=bool(self.evidence))
+        return self.parts.for_planner(self.state.context.reasons, measured=bool(self.evidence))
 
     @property
-    def accepted(self) -> frozenset[str]:
+    def accepted_evidence(self) -> frozenset[str]:
         """Ids allowed as a plan's evidence, without those that searches return."""
         context = self.state.context
         return frozenset((*self.citable, *context.techniques, *context.chunks))
@@ -107,34 +107,34 @@ class Brief:
             return self.evidence
         return tuple(_profile_lines(self.profiles.get(kernel, {}), "P"))
 
-    def kernel(self, wanted: str) -> KernelText:
+    def kernel(self, kernel_id: str) -> KernelText:
         """The kernel of this id."""
-        return next(text for text in self.kernels if text.id == wanted)
+        return next(text for text in self.kernels if text.id == kernel_id)
 
     @classmethod
     def of(cls, state: SearchState) -> "Brief":
         """The brief of a state."""
         beam = state.beam if state.leader in state.beam else (state.leader, *state.beam)
-        shown = {judged.id for judged in beam}
+        ids = {judged.id for judged in beam}
         diagnosis = state.diagnosis
         profiled = bool(state.leader.outcome.profile)
-        known = facts(state)
+        lines = facts(state)
         return cls(
             state=state,
             conditions=conditions(state),
-            facts=known,
+            facts=lines,
             kernels=tuple(kernel_text(judged, state.problem.source) for judged in beam),
             baselines=tuple(_baselines(state)),
             evidence=tuple(_evidence(state)),
             # Without measurements it says that there is no diagnosis.
             headline=diagnosis.headline if diagnosis and (diagnosis.why or profiled) else "",
             findings=tuple(finding.cause for finding in diagnosis.findings) if diagnosis else (),
-            tried=tuple(_tried(judged) for judged in state.history if judged.id not in shown)[
+            tried=tuple(_line_of(judged) for judged in state.history if judged.id not in ids)[
                 -_TRIED:
             ],
             notes=state.notes[-_NOTES:],
             profiles={judged.id: judged.outcome.profile or {} for judged in beam},
-            shown=Shown.of(state.context, known),
+            parts=ContextParts.of(state.context, lines),
         )
 
 
@@ -181,10 +181,10 @@ def outcome_words(judged: Judged) -> str:
         if outcome.p10_ms is not None and outcome.p90_ms is not None:
             words += f" ({outcome.p10_ms:.4g} to {outcome.p90_ms:.4g})"
     for ratio in outcome.ratios:
-        told = (
+        comparison = (
             f"{ratio.ratio:.3g} times as fast as {ratio.over} ({ratio.low:.3g} to {ratio.high:.3g})"
         )
-        words += f", {told}" + ("" if ratio.significant else ", within the noise")
+        words += f", {comparison}" + ("" if ratio.significant else ", within the noise")
     return words
 
 
@@ -196,13 +196,13 @@ def number_words(name: str, value: float, unit: str | None = None) -> str:
     return f"{value:.6g} {unit}".strip()
 
 
-def _tried(judged: Judged) -> str:
+def _line_of(judged: Judged) -> str:
     reasons = judged.outcome.reasons
     claim = judged.candidate.hypothesis.claim if judged.candidate.hypothesis else ""
     why = f"; {reasons[0]}" if reasons and not judged.outcome.right else ""
     by = "" if judged.candidate.proposer == "llm" else f" by {judged.candidate.proposer}"
     line = f"{judged.id} {judged.family}{by}: {outcome_words(judged)}{why}"
-    return shortened(f"{line} [{claim}]" if claim else line, _LINE)
+    return shorten(f"{line} [{claim}]" if claim else line, _LINE)
 
 
 def _baselines(state: SearchState) -> Iterable[str]:
@@ -219,12 +219,12 @@ def _baselines(state: SearchState) -> Iterable[str]:
 
 
 def _evidence(state: SearchState) -> Iterable[Line]:
-    known: dict[str, Evidence] = {}
+    by_metric: dict[str, Evidence] = {}
     if state.diagnosis is not None:
-        cited = [evidence for finding in state.diagnosis.findings for evidence in finding.evidence]
-        for evidence in (*state.diagnosis.why, *cited):
-            known.setdefault(evidence.metric, evidence)
-    for number, evidence in enumerate(known.values(), start=1):
+        items = [evidence for finding in state.diagnosis.findings for evidence in finding.evidence]
+        for evidence in (*state.diagnosis.why, *items):
+            by_metric.setdefault(evidence.metric, evidence)
+    for number, evidence in enumerate(by_metric.values(), start=1):
         yield Line(
             f"E{number}",
             evidence.metric,
@@ -233,13 +233,13 @@ def _evidence(state: SearchState) -> Iterable[Line]:
             evidence.meaning,
         )
     profile = state.leader.outcome.profile or {}
-    rest = {name: value for name, value in profile.items() if name not in known}
-    yield from _profile_lines(rest, "E", len(known))
+    rest = {name: value for name, value in profile.items() if name not in by_metric}
+    yield from _profile_lines(rest, "E", len(by_metric))
 
 
 def _profile_lines(profile: dict[str, float], letter: str, after: int = 0) -> Iterable[Line]:
     """Metrics that are known by name, numbered on."""
-    named = [(name, value, find_metric(name)) for name, value in sorted(profile.items())]
-    known = [(name, value, metric) for name, value, metric in named if metric is not None]
-    for number, (name, value, metric) in enumerate(known[:_PROFILE], start=after + 1):
+    rows = [(name, value, find_metric(name)) for name, value in sorted(profile.items())]
+    numbered = [(name, value, metric) for name, value, metric in rows if metric is not None]
+    for number, (name, value, metric) in enumerate(numbered[:_PROFILE], start=after + 1):
         yield Line(f"{letter}{number}", name, metric.label, number_words(name, value, metric.unit))

@@ -69,9 +69,9 @@ def _errors(state: SearchState) -> str:
         )
     dtype = dtype_of(state) or _own_dtype(state)
     norm, worst = LIMITS.get(dtype, LIMITS["bfloat16"])
-    named = f"{norm:g} for {dtype} results, the worst element {worst:g}"
+    limits = f"{norm:g} for {dtype} results, the worst element {worst:g}"
     words = (
-        f"‖got − exact‖ / ‖exact‖ at most about {named}, or twice eager PyTorch's own error if "
+        f"‖got − exact‖ / ‖exact‖ at most about {limits}, or twice eager PyTorch's own error if "
         "that is more."
     )
     if dtype == "float32":
@@ -134,5 +134,5 @@ def _card(state: SearchState) -> Iterator[str]:
 
 
 def _versions(state: SearchState) -> str:
-    named = [f"{name} {state.versions[name]}" for name in _VERSIONS if name in state.versions]
-    return f"{', '.join(named)}." if named else "not known yet; use nothing that is new or removed."
+    pairs = [f"{name} {state.versions[name]}" for name in _VERSIONS if name in state.versions]
+    return f"{', '.join(pairs)}." if pairs else "not known yet; use nothing that is new or removed."

@@ -42,7 +42,7 @@ class Abilities:
     """Name of the parameter that limits a reply; newer models know `max_completion_tokens`."""
 
     @classmethod
-    def shown_by(cls, request: Mapping[str, Any], *, searches: bool) -> "Abilities":
+    def from_request(cls, request: Mapping[str, Any], *, searches: bool) -> "Abilities":
         """What an earlier process knew when it sent a request.
 
         `searches`: whether it had a tool to offer at all.
@@ -62,12 +62,12 @@ class Abilities:
         """
         if error.status_code not in _UNSUPPORTED:
             return None
-        said = f"{error} {error.detail}".lower()
-        if "max_completion_tokens" in said and "max_tokens" in request:
+        words = f"{error} {error.detail}".lower()
+        if "max_completion_tokens" in words and "max_tokens" in request:
             return replace(self, limit="max_completion_tokens")
         vague = error.status_code in {400, 422}
-        no_format = any(word in said for word in _WORDS_FOR_FORMAT)
-        no_tools = any(word in said for word in _WORDS_FOR_TOOLS)
+        no_format = any(word in words for word in _WORDS_FOR_FORMAT)
+        no_tools = any(word in words for word in _WORDS_FOR_TOOLS)
         if "response_format" in request and (no_format or (vague and not no_tools)):
             return replace(self, structured=False)
         if "tools" in request and (no_tools or vague):
@@ -111,9 +111,9 @@ class Conversation:
         self._turn = 0
 
     @property
-    def found(self) -> tuple[str, ...]:
+    def found_chunks(self) -> tuple[str, ...]:
         """Ids of the chunks that searches gave."""
-        return self.tool.given if self.tool is not None else ()
+        return self.tool.found_chunks if self.tool is not None else ()
 
     def ask(
         self,
@@ -149,13 +149,13 @@ class Conversation:
             choice = self._send(kind, prompt, history)
             message = choice.message
             if message.refusal or choice.finish_reason == "content_filter":
-                said = one_line(message.refusal or "the endpoint's filter withheld the answer")
-                raise RefusedError(f"model '{self._gateway.model}' refused ({self.name}): {said}")
+                reason = one_line(message.refusal or "the endpoint's filter withheld the answer")
+                raise RefusedError(f"model '{self._gateway.model}' refused ({self.name}): {reason}")
             tool = self.tool
             if message.tool_calls and tool is not None and self.abilities.tools:
                 if tool.spent:
                     failed, problem = failed + 1, "it calls a tool that may not be called any more"
-                history += self._answered(message, tool)
+                history += self._answer_calls(message, tool)
                 continue
             try:
                 answer = self._read(choice, kind, base)
@@ -188,10 +188,10 @@ class Conversation:
             try:
                 return self._gateway.send(self.name, turn, request).choices[0]
             except EndpointError as error:
-                left = self.abilities.without(error, request)
-                if left is None or left == self.abilities:
+                reduced = self.abilities.without(error, request)
+                if reduced is None or reduced == self.abilities:
                     raise
-                self.abilities = left
+                self.abilities = reduced
 
     def _request(
         self, kind: type[Answer], prompt: str, history: list[dict[str, Any]]
@@ -221,10 +221,10 @@ class Conversation:
             request["tool_choice"] = "none" if tool.spent else "auto"
         return request
 
-    def _answered(self, message: Message, tool: SearchTool) -> list[dict[str, Any]]:
+    def _answer_calls(self, message: Message, tool: SearchTool) -> list[dict[str, Any]]:
         """The model's calls and their answers, as the next request has them."""
         calls = (message.tool_calls or [])[:_MOST_CALLS_AT_ONCE]
-        said: dict[str, Any] = {
+        turn: dict[str, Any] = {
             "role": "assistant",
             "content": message.content or "",
             "tool_calls": [],
@@ -235,11 +235,11 @@ class Conversation:
                 "name": call.function.name,
                 "arguments": arguments_as_json(call.function.arguments),
             }
-            said["tool_calls"].append({"id": call.id, "type": "function", "function": function})
+            turn["tool_calls"].append({"id": call.id, "type": "function", "function": function})
             answer = self._gateway.tool_answer(self.name, self._turn, call.id)
             if answer is None:
                 answer = tool.call(call.function.name, call.function.arguments)
             else:
                 tool.recall(answer)
             answers.append({"role": "tool", "tool_call_id": call.id, "content": answer})
-        return [said, *answers]
+        return [turn, *answers]

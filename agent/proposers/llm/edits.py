@@ -85,21 +85,21 @@ def apply_edits(source: str, edits: list[Edit]) -> str:
             raise EditError(f"edit {number} looks for nothing: copy lines of the file")
         at = _places(lines, edit.search)
         if len(at) != 1:
-            found = "is not in the file" if not at else "is in the file more than once"
+            problem = "is not in the file" if not at else "is in the file more than once"
             raise EditError(
-                f"what edit {number} looks for {found}: copy whole lines as they stand, "
+                f"what edit {number} looks for {problem}: copy whole lines as they stand, "
                 "enough of them to be unique, or answer with the whole file"
             )
         lines[at[0] : at[0] + len(edit.search)] = edit.replace
     return "\n".join(lines) + "\n"
 
 
-def _places(lines: list[str], wanted: tuple[str, ...]) -> list[int]:
+def _places(lines: list[str], search: tuple[str, ...]) -> list[int]:
     """Where the lines stand, as far as the second place; spaces at their ends do not count.
 
     In time proportional to the file: `str.find` is linear also for texts that repeat themselves.
     """
-    file, part = ("\n".join(["", *(each.rstrip() for each in of), ""]) for of in (lines, wanted))
+    file, part = ("\n".join(["", *(row.rstrip() for row in seq), ""]) for seq in (lines, search))
     first = file.find(part)
     second = file.find(part, first + 1) if first >= 0 else -1
     return [file.count("\n", 0, at) for at in (first, second) if at >= 0]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from agent.proposers.llm.edits import SEARCH, EditError, apply_edits, read_edits
 from agent.proposers.llm.models import Code
-from agent.proposers.llm.prompting import shortened
+from agent.proposers.llm.prompting import shorten
 from kb.refusals import first_problem
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -38,15 +38,15 @@ def extract(text: str, kind: type[Answer], base: str | None = None) -> Answer:
     if not text.strip():
         raise NotUsableError("it is empty")
     if kind is Code and SEARCH in text:
-        return kind.model_validate(_edited(text, base))
+        return kind.model_validate(_edited_code(text, base))
     fences, outside = _fences(text)
-    found = _object(text, fences)
-    if found is None and kind is Code:
-        found = _code(text, fences, outside)
-    if found is None:
+    reply = _find_object(text, fences)
+    if reply is None and kind is Code:
+        reply = _code_reply(text, fences, outside)
+    if reply is None:
         raise NotUsableError("it holds no JSON object")
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(reply)
     except ValidationError as error:
         raise NotUsableError(first_problem(error)) from error
 
@@ -78,21 +78,21 @@ def _fences(text: str) -> tuple[list[tuple[str, str]], str]:
     return fences, "".join(outside)
 
 
-def _object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | None:
+def _find_object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | None:
     """The one JSON object that a text holds: all of it, in a fence, or among words."""
-    whole = _parsed(text)
-    if whole is not None:
-        return whole
-    fenced = [
-        each
+    parsed_text = _parse_object(text)
+    if parsed_text is not None:
+        return parsed_text
+    objects = [
+        parsed
         for language, body in fences
         if language in _DATA or not language
-        if (each := _parsed(body)) is not None
+        if (parsed := _parse_object(body)) is not None
     ]
-    if len(fenced) > 1:
+    if len(objects) > 1:
         raise NotUsableError("it holds several JSON objects: answer with one")
     if fences:
-        return fenced[0] if fenced else None
+        return objects[0] if objects else None
     start = text.find("{")
     if start < 0:
         return None
@@ -103,7 +103,7 @@ def _object(text: str, fences: list[tuple[str, str]]) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _parsed(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> dict[str, Any] | None:
     try:
         # Models write line breaks into strings as they are.
         value = json.loads(text.strip(), strict=False)
@@ -112,23 +112,23 @@ def _parsed(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _code(text: str, fences: list[tuple[str, str]], outside: str) -> dict[str, Any]:
+def _code_reply(text: str, fences: list[tuple[str, str]], outside: str) -> dict[str, Any]:
     bodies = [body for language, body in fences if language not in _DATA]
     if not bodies:
-        opened = "```" in text
+        is_open = "```" in text
         raise NotUsableError(
-            "its code block is not closed" if opened else "it holds no code block with the file"
+            "its code block is not closed" if is_open else "it holds no code block with the file"
         )
     if len(bodies) > 1:
         raise NotUsableError(f"it holds {len(bodies)} code blocks: put the whole file into one")
-    return {"note": shortened(outside, _NOTE), "code": bodies[0]}
+    return {"note": shorten(outside, _NOTE), "code": bodies[0]}
 
 
-def _edited(text: str, base: str | None) -> dict[str, Any]:
+def _edited_code(text: str, base: str | None) -> dict[str, Any]:
     if base is None:
         raise NotUsableError("there is no file to edit: answer with the whole file in one block")
     try:
         edits, outside = read_edits(text)
-        return {"note": shortened(outside, _NOTE), "code": apply_edits(base, edits)}
+        return {"note": shorten(outside, _NOTE), "code": apply_edits(base, edits)}
     except EditError as error:
         raise NotUsableError(str(error)) from error

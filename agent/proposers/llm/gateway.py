@@ -68,11 +68,11 @@ class Gateway:
         ReplayError
             The run's record is damaged.
         """
-        before = read_exchanges(run)
+        record = read_exchanges(run)
         if price is not None and isinstance(endpoint, BatchEndpoint):
-            price = price.batched
-        ledger = Ledger(price, max_tokens=max_tokens, max_money=max_money, already=spent_in(before))
-        return cls(endpoint, run, before, ledger, Past(before))
+            price = price.batch_price
+        ledger = Ledger(price, max_tokens=max_tokens, max_money=max_money, already=spent_in(record))
+        return cls(endpoint, run, record, ledger, Past(record))
 
     @classmethod
     def open_replay(cls, recorded: Path, run: Path, *, exact: bool = True) -> "Gateway":
@@ -145,7 +145,7 @@ class Gateway:
         if self._cancelled.is_set():
             raise CancelledError("the run is being ended")
         if self._endpoint is None:
-            return self._from_record(conversation, turn, request)
+            return self._replay(conversation, turn, request)
         exchange = Exchange(
             conversation=conversation,
             turn=turn,
@@ -154,12 +154,12 @@ class Gateway:
             digest=digest_of(request),
             request=dict(request),
         )
-        found = self.past.reusable(exchange)
-        if found is None:
-            return self._live(self._endpoint, exchange)
-        if found.failure is None:
-            self._ledger.carry_over(found.spending)
-        return _recorded(found)
+        earlier = self.past.reusable(exchange)
+        if earlier is None:
+            return self._send_live(self._endpoint, exchange)
+        if earlier.failure is None:
+            self._ledger.carry_over(earlier.spending)
+        return _recorded_reply(earlier)
 
     def tool_answer(self, conversation: str, turn: int, call: str) -> str | None:
         """In a replay, what a tool answered, so that it needs no index; None otherwise."""
@@ -173,7 +173,7 @@ class Gateway:
         if self._endpoint is not None:
             self._endpoint.close()
 
-    def _live(self, endpoint: Endpoint | BatchEndpoint, exchange: Exchange) -> Completion:
+    def _send_live(self, endpoint: Endpoint | BatchEndpoint, exchange: Exchange) -> Completion:
         text = json.dumps(exchange.request, ensure_ascii=False)
         limit = int(exchange.request.get("max_completion_tokens") or exchange.request["max_tokens"])
         charge: Charge | None = None
@@ -182,7 +182,7 @@ class Gateway:
         except LlmError as error:
             self._write(exchange, failure=_failure(error))
             raise
-        held = False
+        deferred = False
         try:
             reply = endpoint.complete(exchange.request)
             charge = Charge.of(reply.completion, text, self._ledger.price)
@@ -190,12 +190,12 @@ class Gateway:
             self._write(exchange, failure=_failure(error))
             raise
         except WaitingError:
-            held = True
+            deferred = True
             raise
         finally:
             # Also after Ctrl-C: what is not known to have cost anything is not counted.
-            if held:
-                self._ledger.hold(reservation)
+            if deferred:
+                self._ledger.defer(reservation)
             else:
                 self._ledger.settle(reservation, charge)
         self._write(
@@ -207,19 +207,19 @@ class Gateway:
         )
         return reply.completion
 
-    def _from_record(self, conversation: str, turn: int, request: Mapping[str, Any]) -> Completion:
-        found = self.past.replay(conversation, turn, request)
-        self._write(found.model_copy(update={"replayed": True}))
-        self._ledger.repeat(found.spending)
-        return _recorded(found)
+    def _replay(self, conversation: str, turn: int, request: Mapping[str, Any]) -> Completion:
+        exchange = self.past.replay(conversation, turn, request)
+        self._write(exchange.model_copy(update={"replayed": True}))
+        self._ledger.repeat(exchange.spending)
+        return _recorded_reply(exchange)
 
-    def _write(self, exchange: Exchange, **changed: Any) -> None:
+    def _write(self, exchange: Exchange, **changes: Any) -> None:
         # A request that ends after the run did must not touch its folder: it may be gone, or
         # another process may go on in it.
         if self._cancelled.is_set():
             raise CancelledError("the run is being ended")
         with self._recording:
-            numbered = changed | {"number": self._number + 1}
+            numbered = changes | {"number": self._number + 1}
             write_exchange(self._run, exchange.model_copy(update=numbered))
             self._number += 1
 
@@ -233,7 +233,7 @@ def _failure(error: LlmError) -> Failure:
     )
 
 
-def _recorded(exchange: Exchange) -> Completion:
+def _recorded_reply(exchange: Exchange) -> Completion:
     """The recorded reply, or the error that the recorded failure was."""
     failure = exchange.failure
     if failure is None:
@@ -241,5 +241,5 @@ def _recorded(exchange: Exchange) -> Completion:
     if failure.kind == EndpointError.__name__:
         raise EndpointError(failure.message, status_code=failure.status_code, detail=failure.detail)
     kind = getattr(errors, failure.kind, LlmError)
-    known = isinstance(kind, type) and issubclass(kind, LlmError)
-    raise kind(failure.message) if known else LlmError(failure.message)
+    is_known = isinstance(kind, type) and issubclass(kind, LlmError)
+    raise kind(failure.message) if is_known else LlmError(failure.message)

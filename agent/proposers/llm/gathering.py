@@ -15,16 +15,16 @@ def side_by_side(tasks: Sequence[Callable[[], T]], most: int) -> list[Future[T]]
     does not hold up the end of the process.
     """
     results = [Future[T]() for _ in tasks]
-    left = zip(tasks, results, strict=True)
+    queue = zip(tasks, results, strict=True)
     lock = threading.Lock()
 
     def work() -> None:
         while True:
             with lock:
-                found = next(left, None)
-            if found is None:
+                entry = next(queue, None)
+            if entry is None:
                 return
-            task, result = found
+            task, result = entry
             try:
                 result.set_result(task())
             except BaseException as error:

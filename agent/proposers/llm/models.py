@@ -110,4 +110,4 @@ def _plain(part: Any, *, names: bool = False) -> Any:
             for key, value in part.items()
             if names or key not in _UNKNOWN_TO_ENDPOINTS
         }
-    return [_plain(each) for each in part] if isinstance(part, list) else part
+    return [_plain(item) for item in part] if isinstance(part, list) else part

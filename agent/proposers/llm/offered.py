@@ -24,7 +24,7 @@ def titles() -> dict[str, str]:
     return dict(sorted(technique_titles().items())) | {OTHER: "Anything else"}
 
 
-def offered(
+def eligible(
     problem: str,
     architecture: str | None,
     retired: frozenset[str],

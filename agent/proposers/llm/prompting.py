@@ -19,12 +19,12 @@ def mark_of(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
 
 
-def quoted(text: str, label: str = "", most: int = MAX_QUOTED) -> str:
+def quote(text: str, label: str = "", most: int = MAX_QUOTED) -> str:
     """Text between marks that it cannot forge, cut to `most` characters with a note of the cut."""
     text = text.strip("\n")
     if len(text) > most:
-        kept = text[: text.rfind("\n", 0, most) + 1 or most]
-        text = f"{kept.rstrip()}\n[cut: {len(text) - len(kept)} more characters]"
+        head = text[: text.rfind("\n", 0, most) + 1 or most]
+        text = f"{head.rstrip()}\n[cut: {len(text) - len(head)} more characters]"
     mark = mark_of(text)
     label = f" {label}" if label else ""
     return f"-----{mark} begin{label}-----\n{text}\n-----{mark} end-----"
@@ -32,10 +32,10 @@ def quoted(text: str, label: str = "", most: int = MAX_QUOTED) -> str:
 
 def flat(text: str, most: int = 400) -> str:
     """Text of others as one line, which cannot look like a heading or a mark."""
-    return shortened(text.replace("-----", "- -"), most)
+    return shorten(text.replace("-----", "- -"), most)
 
 
-def shortened(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """Text as one line, cut between words to `most` characters, the cut shown."""
     line = " ".join(text.split())
     if len(line) <= most:
@@ -64,5 +64,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"quoted": quoted, "flat": flat}
+    environment.filters |= {"quoted": quote, "flat": flat}
     return environment

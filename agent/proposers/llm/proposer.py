@@ -86,7 +86,7 @@ class LlmProposer(Proposer):
         """Take the round's state; see `agent.optimize.proposers.Proposer`."""
         self._brief = Brief.of(state)
         if not self._planned:
-            self._abilities = self._known_before(state.round + 1)
+            self._abilities = self._abilities_before(state.round + 1)
 
     def propose(self, state: SearchState) -> list[Proposal]:
         """Kernel files of this round's plans; see `agent.optimize.proposers.Proposer`.
@@ -103,7 +103,7 @@ class LlmProposer(Proposer):
         most = min(PLANS, state.branching * len(state.beam))
         count = max(most - (state.crossover is not None), 1)
         if not self._planned:
-            self._abilities = self._known_before(state.round)
+            self._abilities = self._abilities_before(state.round)
         talk = self._talk(_planner(state.round), brief, state.context.chunks)
         try:
             plans = planner.plan(talk, brief, count)
@@ -113,11 +113,11 @@ class LlmProposer(Proposer):
             self._abilities, self._planned = talk.abilities, True
         tasks: list[Callable[[], Proposal]] = []
         if state.crossover is not None:
-            tasks.append(partial(self._combined, brief, *state.crossover))
+            tasks.append(partial(self._combine, brief, *state.crossover))
         tasks += [
-            partial(self._coded, brief, plan, number) for number, plan in enumerate(plans, start=1)
+            partial(self._write, brief, plan, number) for number, plan in enumerate(plans, start=1)
         ]
-        return self._gathered(tasks)
+        return self._run_all(tasks)
 
     def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
         """A corrected version; see `agent.optimize.proposers.Proposer`.
@@ -132,7 +132,7 @@ class LlmProposer(Proposer):
             return None
         talk = self._talk(f"fixer.{digest_id(proposal.source)}", brief, ())
         code = coder.fix(talk, brief, proposal, failure)
-        chunks = _with_found(proposal.chunks, talk)
+        chunks = _all_chunks(proposal.chunks, talk)
         return proposal.model_copy(
             update={"source": code.code, "note": flat(code.note), "chunks": chunks}
         )
@@ -152,7 +152,7 @@ class LlmProposer(Proposer):
         talk = self._talk(f"r{state.round:02d}.reflector", brief, None)
         return reflector.reflect(talk, brief, cases)
 
-    def _known_before(self, round_: int) -> Abilities:
+    def _abilities_before(self, round_: int) -> Abilities:
         """What the endpoint supports as the record has it at the beginning of a round.
 
         A resumed run has to go on as if it had not been interrupted: else its replay, which is
@@ -162,26 +162,26 @@ class LlmProposer(Proposer):
         for number in range(round_ - 1, 0, -1):
             request = past.last_request(_planner(number))
             if request is not None:
-                return Abilities.shown_by(request, searches=past.searches)
+                return Abilities.from_request(request, searches=past.searches)
         return Abilities()
 
-    def _talk(self, name: str, brief: Brief, given: Sequence[str] | None) -> Conversation:
+    def _talk(self, name: str, brief: Brief, chunks: Sequence[str] | None) -> Conversation:
         """A conversation that can search for chunks other than `given`; None: it cannot search."""
         searches = self._gateway.searches
         if searches is None:
             # In a batch each search would cost a journey to the other machine.
             searches = self._searcher is not None and not self._gateway.waits
         tool = None
-        if searches and given is not None:
-            had = (*given, *self._hidden)
-            tool = SearchTool(self._searcher, brief.state.architecture, had)
+        if searches and chunks is not None:
+            known_ids = (*chunks, *self._hidden)
+            tool = SearchTool(self._searcher, brief.state.architecture, known_ids)
         cuda = bool(brief.kernels) and all(kernel.suffix != ".py" for kernel in brief.kernels)
         system = render("system", language="CUDA C++" if cuda else "Triton")
         return Conversation(self._gateway, name, system, self._abilities, tool=tool)
 
-    def _coded(self, brief: Brief, plan: Plan, number: int) -> Proposal:
-        given = brief.state.context.chunks
-        talk = self._talk(f"r{brief.state.round:02d}.coder.{number}", brief, given)
+    def _write(self, brief: Brief, plan: Plan, number: int) -> Proposal:
+        chunks = brief.state.context.chunks
+        talk = self._talk(f"r{brief.state.round:02d}.coder.{number}", brief, chunks)
         code = coder.write(talk, brief, plan)
         return Proposal(
             source=code.code,
@@ -191,14 +191,14 @@ class LlmProposer(Proposer):
             hypothesis=Hypothesis(
                 claim=flat(plan.claim, _CLAIM), metric=plan.metric, expected=plan.expected
             ),
-            chunks=_with_found(given, talk),
+            chunks=_all_chunks(chunks, talk),
             suffix=brief.kernel(plan.parent).suffix,
             note=_note(plan, code),
         )
 
-    def _combined(self, brief: Brief, *pair: Judged) -> Proposal:
-        given = brief.state.context.chunks
-        talk = self._talk(f"r{brief.state.round:02d}.combiner", brief, given)
+    def _combine(self, brief: Brief, *pair: Judged) -> Proposal:
+        chunks = brief.state.context.chunks
+        talk = self._talk(f"r{brief.state.round:02d}.combiner", brief, chunks)
         first, second = (kernel_text(judged, brief.state.problem.source) for judged in pair)
         code = coder.combine(talk, brief, first, second)
         return Proposal(
@@ -209,12 +209,12 @@ class LlmProposer(Proposer):
                 sorted({part for judged in pair for part in judged.family.split(COMBINED)})
             ),
             hypothesis=Hypothesis(claim=flat(code.note) or "Both changes together."),
-            chunks=_with_found(given, talk),
+            chunks=_all_chunks(chunks, talk),
             suffix=first.suffix,
             note=f"combines {first.id} and {second.id}",
         )
 
-    def _gathered(self, tasks: Sequence[Callable[[], Proposal]]) -> list[Proposal]:
+    def _run_all(self, tasks: Sequence[Callable[[], Proposal]]) -> list[Proposal]:
         try:
             results = side_by_side(tasks, self._parallel)
         except BaseException:
@@ -222,13 +222,13 @@ class LlmProposer(Proposer):
             raise
         # All of them were asked, also where one has to wait.
         errors = [error for result in results if (error := result.exception()) is not None]
-        for error in sorted(errors, key=lambda each: isinstance(each, PausedError)):
+        for error in sorted(errors, key=lambda error: isinstance(error, PausedError)):
             if not isinstance(error, LlmError):
                 raise error
         proposals = [result.result() for result in results if result.exception() is None]
         if errors and not proposals:
             raise errors[0]
-        self.notes = [*self.notes, *(str(each) for each in errors)]
+        self.notes = [*self.notes, *(str(error) for error in errors)]
         return proposals
 
 
@@ -285,12 +285,12 @@ def _planner(round_: int) -> str:
     return f"r{round_:02d}.planner"
 
 
-def _with_found(chunks: Sequence[str], talk: Conversation) -> tuple[str, ...]:
+def _all_chunks(chunks: Sequence[str], talk: Conversation) -> tuple[str, ...]:
     """Ids of the chunks that a model had: those of its prompt, and what it found."""
-    return tuple(dict.fromkeys((*chunks, *talk.found)))
+    return tuple(dict.fromkeys((*chunks, *talk.found_chunks)))
 
 
 def _note(plan: Plan, code: Code) -> str:
-    rests = ", ".join(plan.evidence)
+    evidence = ", ".join(plan.evidence)
     moves = f"; {plan.metric} {plan.direction}" if plan.metric is not None else ""
-    return flat(f"{code.note} (risk: {plan.risk}; rests on {rests}{moves})", 500)
+    return flat(f"{code.note} (risk: {plan.risk}; rests on {evidence}{moves})", 500)

@@ -116,7 +116,7 @@ class Past:
         self._turns = {(exchange.conversation, exchange.turn): exchange for exchange in exchanges}
         self.searches = any("tools" in turn.request for turn in self._turns.values())
         """Whether tools were offered in any request."""
-        self._left: set[str] = set()
+        self._diverged: set[str] = set()
         self._exact = exact
         self.differing = 0
         """Requests that `replay` answered although they were not those of the record."""
@@ -133,17 +133,17 @@ class Past:
         endpoint does not support. Others may have passed since.
         """
         name, turn = exchange.conversation, exchange.turn
-        if name in self._left:
+        if name in self._diverged:
             return None
-        found = self._turns.get((name, turn))
+        earlier = self._turns.get((name, turn))
         if (
-            found is not None
-            and (found.digest, found.model) == (exchange.digest, exchange.model)
-            and (found.reply or (name, turn + 1) in self._turns)
+            earlier is not None
+            and (earlier.digest, earlier.model) == (exchange.digest, exchange.model)
+            and (earlier.reply or (name, turn + 1) in self._turns)
         ):
-            return found
+            return earlier
         # From here on the conversation takes another course than it did.
-        self._left.add(name)
+        self._diverged.add(name)
         return None
 
     def replay(self, conversation: str, turn: int, request: Mapping[str, Any]) -> Exchange:
@@ -154,35 +154,35 @@ class Past:
         ReplayError
             There is none, or (if `exact`) its request was another one.
         """
-        found = self._turns.get((conversation, turn))
+        exchange = self._turns.get((conversation, turn))
         place = f"request {turn + 1} of '{conversation}'"
-        if found is None:
+        if exchange is None:
             raise ReplayError(f"the replay diverges: the record has no {place}")
-        if found.digest == digest_of(request):
-            return found
+        if exchange.digest == digest_of(request):
+            return exchange
         if self._exact:
-            where = difference(found.request, request)
+            where = difference(exchange.request, request)
             raise ReplayError(
-                f"the replay diverges at {place} ({FOLDER}/{found.number:04d}.json): {where}"
+                f"the replay diverges at {place} ({FOLDER}/{exchange.number:04d}.json): {where}"
             )
         self.differing += 1
-        return found
+        return exchange
 
     def tool_answer(self, conversation: str, turn: int, call: str) -> str | None:
         """What a tool answered to the call of this id, as request `turn` has it."""
-        found = self._turns.get((conversation, turn))
-        for each in found.request.get("messages", []) if found is not None else []:
-            if each.get("role") == "tool" and each.get("tool_call_id") == call:
-                return str(each["content"])
+        exchange = self._turns.get((conversation, turn))
+        for message in exchange.request.get("messages", []) if exchange is not None else []:
+            if message.get("role") == "tool" and message.get("tool_call_id") == call:
+                return str(message["content"])
         return None
 
 
-def difference(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+def difference(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     """Where two requests differ first, in words."""
-    for key in sorted({*recorded, *asked} - {"messages"}):
-        if recorded.get(key) != asked.get(key):
+    for key in sorted({*recorded, *current} - {"messages"}):
+        if recorded.get(key) != current.get(key):
             return f"'{key}' is not as recorded"
-    before, now = recorded.get("messages", []), asked.get("messages", [])
+    before, now = recorded.get("messages", []), current.get("messages", [])
     for number, (old, new) in enumerate(zip(before, now, strict=False)):
         if old != new:
             one, other = _first_difference(str(old.get("content")), str(new.get("content")))
@@ -190,12 +190,12 @@ def difference(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     return f"{len(now)} messages instead of {len(before)}"
 
 
-def _first_difference(recorded: str, asked: str) -> tuple[str, str]:
+def _first_difference(recorded: str, current: str) -> tuple[str, str]:
     """The first lines that differ; marks of quotations differ with what they hold."""
-    pairs = list(itertools.zip_longest(recorded.splitlines(), asked.splitlines(), fillvalue=""))
+    pairs = list(itertools.zip_longest(recorded.splitlines(), current.splitlines(), fillvalue=""))
     differing = [(old, new) for old, new in pairs if old != new]
-    told = [pair for pair in differing if not all(_MARK.match(line) for line in pair)]
-    old, new = (told or differing or [("", "")])[0]
+    informative = [pair for pair in differing if not all(_MARK.match(line) for line in pair)]
+    old, new = (informative or differing or [("", "")])[0]
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
     at = sum(1 for _ in same)
     start = max(at - _SHOWN // 2, 0)

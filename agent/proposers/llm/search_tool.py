@@ -73,7 +73,7 @@ class SearchTool:
         Of the index; safe to share. None in a replay, whose record has the answers.
     architecture : str, optional
         What does not run on it is left out.
-    given : iterable of str
+    known_ids : iterable of str
         Ids of chunks and slugs that the conversation has already, each standing for its entry.
     """
 
@@ -81,21 +81,21 @@ class SearchTool:
         self,
         searcher: Searcher | None,
         architecture: str | None = None,
-        given: Iterable[str] = (),
+        known_ids: Iterable[str] = (),
         *,
         max_calls: int = MAX_CALLS,
         max_tokens: int = MAX_TOKENS,
     ) -> None:
         self._searcher = searcher
         self._architectures = [architecture] if architecture else []
-        self._before = tuple(dict.fromkeys(given))
-        self._found: dict[str, None] = {}
+        self._known_ids = tuple(dict.fromkeys(known_ids))
+        self._found_ids: dict[str, None] = {}
         self._calls, self._tokens = max_calls, max_tokens
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def found_chunks(self) -> tuple[str, ...]:
         """Ids of the chunks that searches gave."""
-        return tuple(self._found)
+        return tuple(self._found_ids)
 
     @property
     def spent(self) -> bool:
@@ -117,60 +117,60 @@ class SearchTool:
             return
         self._calls -= 1
         self._tokens -= count_tokens(answer)
-        self._found.update(dict.fromkeys(_BEGIN.findall(answer)))
+        self._found_ids.update(dict.fromkeys(_BEGIN.findall(answer)))
 
     def _answer(self, name: str, arguments: str) -> str:
         if name != NAME:
             return f"There is no tool '{one_line(name, 50)}'; there is {NAME}."
         try:
-            return self._packed(self._find(_Arguments.model_validate_json(arguments).query))
+            return self._pack(self._search(_Arguments.model_validate_json(arguments).query))
         except ValidationError:
             return f'The arguments must be JSON such as {{"query": "..."}}: {NAME} needs a query.'
         except Exception as error:
             # A run goes on without knowledge, whatever is wrong with the index.
             return f"The search failed: {one_line(error)}"
 
-    def _find(self, query: str) -> list[Result]:
+    def _search(self, query: str) -> list[Result]:
         if self._searcher is None:
             raise IndexUnavailableError("there is no index")
         filters = Filters(architectures=self._architectures)
-        wanted = self._not_given(self._searcher.generation)
-        return self._searcher.search(query, _RESULTS, filters, mask=wanted).results
+        mask = self._unseen_mask(self._searcher.generation)
+        return self._searcher.search(query, _RESULTS, filters, mask=mask).results
 
-    def _not_given(self, generation: Generation) -> NDArray[np.bool_]:
+    def _unseen_mask(self, generation: Generation) -> NDArray[np.bool_]:
         """(n,): chunks that the conversation does not have."""
-        wanted = np.ones(generation.manifest.chunks, dtype=np.bool_)
+        mask = np.ones(generation.manifest.chunks, dtype=np.bool_)
         entries = generation.columns["entries"]
-        had: set[str] = set()
-        for each in self._before:
-            row = generation.store.row_of(each)
+        known_entries: set[str] = set()
+        for chunk_id in self._known_ids:
+            row = generation.store.row_of(chunk_id)
             if row is None:
-                had |= {f"technique:{each}", f"kernel:{each}"}
+                known_entries |= {f"technique:{chunk_id}", f"kernel:{chunk_id}"}
             else:
-                wanted[row] = False
-                had.update(entries.of(row))
-        wanted &= ~entries.mask(lambda values: not had.isdisjoint(values))
-        for each in self._found:
-            row = generation.store.row_of(each)
+                mask[row] = False
+                known_entries.update(entries.of(row))
+        mask &= ~entries.mask(lambda values: not known_entries.isdisjoint(values))
+        for chunk_id in self._found_ids:
+            row = generation.store.row_of(chunk_id)
             if row is not None:
-                wanted[row] = False
-        return wanted
+                mask[row] = False
+        return mask
 
-    def _packed(self, found: list[Result]) -> str:
+    def _pack(self, results: list[Result]) -> str:
         room = Budget(min(_TOKENS_PER_CALL, self._tokens), count_tokens)
         parts: list[str] = []
-        for result in found:
-            part = _quoted(result, room)
+        for result in results:
+            part = _quote(result, room)
             if part is not None:
                 parts.append(part)
                 room = room.less(part)
-                self._found[result.id] = None
+                self._found_ids[result.id] = None
         if not parts:
             return "Nothing more is known about that: try other words, or answer."
         return "\n".join(parts)
 
 
-def _quoted(result: Result, room: Budget) -> str | None:
+def _quote(result: Result, room: Budget) -> str | None:
     """A result between marks, cut to what there is room for; None if that is nothing."""
     place = f"{result.path}:{result.start_line}-{result.end_line}"
     mark = mark_of(result.text)

@@ -33,7 +33,7 @@ class Part:
     example: bool
 
     @property
-    def told(self) -> str:
+    def without_code(self) -> str:
         """An example without its code and its measured line, which the figures repeat."""
         about, _, code = self.text.partition(f"\n{_FENCE}")
         first, *rest = about.splitlines()
@@ -42,7 +42,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ContextParts:
     """A context in parts."""
 
     facts: str
@@ -55,7 +55,7 @@ class Shown:
         return tuple(part.slug for part in self.parts if part.slug)
 
     @classmethod
-    def of(cls, context: Context, known: Collection[str]) -> "Shown":
+    def of(cls, context: Context, known: Collection[str]) -> "ContextParts":
         """Take a context apart, without the lines that are `known` from elsewhere."""
         facts: list[str] = []
         parts: list[Part] = []
@@ -73,27 +73,27 @@ class Shown:
                 facts.append("\n".join(lines).strip())
         return cls("\n\n".join(fact for fact in facts if fact), tuple(parts))
 
-    def weighed(self, reasons: Mapping[str, str], *, measured: bool) -> str:
+    def for_planner(self, reasons: Mapping[str, str], *, measured: bool) -> str:
         """What a planner reads: figures, examples without their code, and why each technique.
 
         Techniques are shown in full if something of the kernel was `measured`: they were chosen
         by that, and a change is based on them.
         """
-        told = [self.facts] if self.facts else []
-        told += [part.told for part in self.parts if part.example]
+        texts = [self.facts] if self.facts else []
+        texts += [part.without_code for part in self.parts if part.example]
         techniques = [part for part in self.parts if not part.example]
         if measured:
-            told += [part.text for part in techniques]
+            texts += [part.text for part in techniques]
         else:
-            told.append("\n".join(_line(part, reasons.get(part.slug, "")) for part in techniques))
-        return "\n\n".join(each for each in told if each)
+            texts.append("\n".join(_line(part, reasons.get(part.slug, "")) for part in techniques))
+        return "\n\n".join(text for text in texts if text)
 
-    def used(self, cited: Collection[str]) -> str:
+    def for_plan(self, cited: Collection[str]) -> str:
         """What a programmer reads: what the plan cites."""
-        told = [part.text for part in self.parts if part.slug in cited]
+        texts = [part.text for part in self.parts if part.slug in cited]
         if not self.parts and self.facts:
-            told = [self.facts]
-        return "\n\n".join(told)
+            texts = [self.facts]
+        return "\n\n".join(texts)
 
 
 @cache

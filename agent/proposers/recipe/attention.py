@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.proposers.recipe.core import Core, Finder, out_dtype, single, values
-from agent.proposers.recipe.operands import argument, named, operand
-from agent.proposers.recipe.patterns import NoMatchError, attempt, needed, require, uncast
+from agent.proposers.recipe.operands import argument, bind_arguments, operand
+from agent.proposers.recipe.patterns import NoMatchError, attempt, require, uncast, unwrap
 from agent.proposers.recipe.softmax import softmax_of
 from judge.graph import Graph, reference
 
@@ -23,7 +23,7 @@ _WHOLE: Final = (
 
 
 @dataclass(slots=True)
-class _Found:
+class _Parts:
     """Parts of an attention."""
 
     q: str
@@ -37,57 +37,57 @@ class _Found:
     causal: bool = False
 
 
-def _whole(graph: Graph, root: str) -> _Found:
+def _fused_operator(graph: Graph, root: str) -> _Parts:
     """PyTorch's operator, without dropout."""
     node = graph[root]
     require(node.op == "aten.scaled_dot_product_attention.default")
-    given = needed(named(node, _WHOLE))
-    require(given["dropout_p"] == 0 and isinstance(given["scale"], float | None))
-    q, k, v = (needed(reference(given[each])) for each in ("query", "key", "value"))
-    bias = reference(given["attn_mask"])
-    require(bias is not None or given["attn_mask"] is None)
+    arguments = unwrap(bind_arguments(node, _WHOLE))
+    require(arguments["dropout_p"] == 0 and isinstance(arguments["scale"], float | None))
+    q, k, v = (unwrap(reference(arguments[name])) for name in ("query", "key", "value"))
+    bias = reference(arguments["attn_mask"])
+    require(bias is not None or arguments["attn_mask"] is None)
     require(bias is None or "float" in graph.dtype(bias))
-    return _Found(q, k, v, {root}, given["scale"], bias, given["is_causal"] is True)
+    return _Parts(q, k, v, {root}, arguments["scale"], bias, arguments["is_causal"] is True)
 
 
-def _written(graph: Graph, root: str) -> _Found:
+def _written_out(graph: Graph, root: str) -> _Parts:
     """A product with a softmax over the last dimension of a product."""
     node = graph[root]
     require(node.op in _PRODUCTS)
-    weights, casts = uncast(graph, needed(operand(node)))
-    scores = needed(softmax_of(graph, weights))
-    found = _Found("", "", needed(operand(node, 1)), {root, weights, *casts}, 1.0)
-    _scores(graph, scores, found)
-    return found
+    weights, casts = uncast(graph, unwrap(operand(node)))
+    scores = unwrap(softmax_of(graph, weights))
+    parts = _Parts("", "", unwrap(operand(node, 1)), {root, weights, *casts}, 1.0)
+    _walk_scores(graph, scores, parts)
+    return parts
 
 
-def _scores(graph: Graph, name: str, found: _Found) -> None:
+def _walk_scores(graph: Graph, name: str, parts: _Parts) -> None:
     """Walk from the softmax down to the product, where all on the way is known."""
     factor = 1.0
     for _ in range(8):
         name, casts = uncast(graph, name)
         node = graph[name]
-        found.nodes |= {name, *casts}
+        parts.nodes |= {name, *casts}
         operands = [operand(node, place) for place in (0, 1)]
         if node.op in _PRODUCTS:
-            _product(graph, name, found, factor)
+            _read_product(graph, name, parts, factor)
             return
         scale = _scale(graph, name, "aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor")
         if scale is not None:
             factor *= scale
         elif node.op == "aten.masked_fill.Scalar" and node.args[2] == _INFINITY:
-            require(factor == 1.0 and not found.bias and not found.causal)
-            mask = attempt(_seen, graph, str(operands[1]), graph.shape(name))
+            require(factor == 1.0 and not parts.bias and not parts.causal)
+            mask = attempt(_causal_mask, graph, str(operands[1]), graph.shape(name))
             if mask is not None and mask[0] == 0:
-                found.causal = True
-                found.nodes |= mask[1]
+                parts.causal = True
+                parts.nodes |= mask[1]
             else:
-                found.bias = operands[1]
+                parts.bias = operands[1]
         elif node.op == "aten.add.Tensor" and not node.kwargs and None not in operands:
-            sides = [n for n, each in enumerate(operands) if _reaches_product(graph, str(each))]
-            require(len(sides) == 1 and not found.bias and factor == 1.0)
+            sides = [n for n, side in enumerate(operands) if _reaches_product(graph, str(side))]
+            require(len(sides) == 1 and not parts.bias and factor == 1.0)
             side = sides[0]
-            found.bias = str(operands[1 - side])
+            parts.bias = str(operands[1 - side])
             name = str(operands[side])
             continue
         else:
@@ -116,25 +116,25 @@ def _reaches_product(graph: Graph, name: str) -> bool:
     return False
 
 
-def _product(graph: Graph, name: str, found: _Found, factor: float) -> None:
-    q, turned = needed(operand(graph[name])), needed(operand(graph[name], 1))
-    view, rank = graph[turned], len(graph.shape(turned))
+def _read_product(graph: Graph, name: str, parts: _Parts, factor: float) -> None:
+    q, transposed = unwrap(operand(graph[name])), unwrap(operand(graph[name], 1))
+    view, rank = graph[transposed], len(graph.shape(transposed))
     if view.op == "aten.transpose.int":
-        turns = {int(argument(view, place)) % rank for place in (1, 2)} == {rank - 1, rank - 2}
+        swaps = {int(argument(view, place)) % rank for place in (1, 2)} == {rank - 1, rank - 2}
     else:
         swapped = [*range(rank - 2), rank - 1, rank - 2]
-        turns = view.op == "aten.permute.default" and view.args[1] == swapped
-    require(turns)
-    found.q, found.k = q, needed(operand(view))
-    found.nodes.add(turned)
+        swaps = view.op == "aten.permute.default" and view.args[1] == swapped
+    require(swaps)
+    parts.q, parts.k = q, unwrap(operand(view))
+    parts.nodes.add(transposed)
     scale = _scale(graph, q, "aten.mul.Tensor")
     if scale is not None:
-        found.q, factor = str(operand(graph[q])), factor * scale
-        found.nodes.add(q)
-    found.scale = factor
+        parts.q, factor = str(operand(graph[q])), factor * scale
+        parts.nodes.add(q)
+    parts.scale = factor
 
 
-def _seen(graph: Graph, mask: str, shape: tuple[int, ...]) -> tuple[int, set[str]]:
+def _causal_mask(graph: Graph, mask: str, shape: tuple[int, ...]) -> tuple[int, set[str]]:
     """Of a mask that hides what is above a diagonal in the last two dimensions of `shape`: the
     last diagonal that is seen, and the values that the mask is made of."""
     node, nodes, hides = graph[mask], {mask}, True
@@ -165,8 +165,8 @@ def _decode(graph: Graph, root: str) -> Core:
 
 
 def _attention(graph: Graph, root: str, family: str = "attention") -> Core:
-    found = attempt(_whole, graph, root) or _written(graph, root)
-    names = (found.q, found.k, found.v)
+    parts = attempt(_fused_operator, graph, root) or _written_out(graph, root)
+    names = (parts.q, parts.k, parts.v)
     ranks = {len(graph.shape(name)) for name in names}
     dtypes = {graph.dtype(name) for name in (*names, root)}
     require(len(ranks) == 1 and len(dtypes) == 1 and ranks <= {3, 4})
@@ -176,30 +176,30 @@ def _attention(graph: Graph, root: str, family: str = "attention") -> Core:
     # Heads without a batch: one batch.
     lead, back = ("[None]", "[0]") if ranks == {3} else ("", "")
     arguments = {key: f"{{{name}}}{lead}" for key, name in zip(("q", "k", "v"), names, strict=True)}
-    if found.causal:
+    if parts.causal:
         arguments["causal"] = "True"
-    if found.scale is not None and abs(found.scale * q[-1] ** 0.5 - 1) > 1e-6:
-        arguments["scale"] = repr(float(found.scale))
-    if found.bias is not None:
-        require(len(graph.shape(found.bias)) <= 4)
-        require(family == "attention" or graph.dtype(found.bias) != "bool")
-        arguments |= values(bias=found.bias)
-    return single(family, root, arguments, f"{{r}}{back}", nodes=found.nodes)
+    if parts.scale is not None and abs(parts.scale * q[-1] ** 0.5 - 1) > 1e-6:
+        arguments["scale"] = repr(float(parts.scale))
+    if parts.bias is not None:
+        require(len(graph.shape(parts.bias)) <= 4)
+        require(family == "attention" or graph.dtype(parts.bias) != "bool")
+        arguments |= values(bias=parts.bias)
+    return single(family, root, arguments, f"{{r}}{back}", nodes=parts.nodes)
 
 
 def _causal_softmax(graph: Graph, root: str) -> Core:
     """Softmax over the last dimension of what is masked above a diagonal."""
-    masked, casts = uncast(graph, needed(softmax_of(graph, root)))
+    masked, casts = uncast(graph, unwrap(softmax_of(graph, root)))
     fill = graph[masked]
     require(fill.op == "aten.masked_fill.Scalar" and fill.args[2] == _INFINITY)
-    hidden = _seen(graph, str(operand(fill, 1)), graph.shape(masked))
+    mask = _causal_mask(graph, str(operand(fill, 1)), graph.shape(masked))
     x, more = uncast(graph, str(operand(fill)))
-    nodes = {masked, *casts, *more, *hidden[1]}
+    nodes = {masked, *casts, *more, *mask[1]}
     scale = _scale(graph, x, "aten.mul.Tensor", "aten.div.Tensor")
     if scale is not None:
         nodes.add(x)
         x = str(operand(graph[x]))
-    arguments = values(x=x) | {"scale": repr(float(scale or 1)), "diagonal": str(hidden[0])}
+    arguments = values(x=x) | {"scale": repr(float(scale or 1)), "diagonal": str(mask[0])}
     arguments |= out_dtype(graph, root, x)
     return single("causal-softmax", root, arguments, nodes=nodes)
 

@@ -14,11 +14,11 @@ VIEWS: Final = frozenset({
 # Views of sizes, which depend on the problem's.
 SIZED: Final = frozenset({"expand", "reshape", "view", "_unsafe_view"})
 # Tensors that are made, of sizes that are the problem's, where its inputs are.
-MADE: Final = frozenset({
+CREATED: Final = frozenset({
     "arange", "empty", "eye", "full", "linspace", "ones", "scalar_tensor", "zeros",
 })  # fmt: skip
 # The same, drawn: they take the place of the model's in the order of its draws.
-DRAWN: Final = frozenset({"rand", "randn"})
+SAMPLED: Final = frozenset({"rand", "randn"})
 # A slice's end where none is given.
 _TO_THE_END: Final = (1 << 63) - 1
 # Each call has other results, or writes into an operand.
@@ -36,41 +36,41 @@ def view_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, 
     What is left is written as it is: heads and channels are the model's own.
     """
     node = graph[name]
-    source, wanted = reference(node.args[0]), node.args[1]
-    if source is None or not isinstance(wanted, list):
+    source, requested = reference(node.args[0]), node.args[1]
+    if source is None or not isinstance(requested, list):
         return None
-    shape, mine = graph.shape(source), graph.shape(name)
-    sizes = [str(each) for each in mine]
+    shape, own_shape = graph.shape(source), graph.shape(name)
+    sizes = [str(size) for size in own_shape]
     same = 0
-    while same < min(len(shape), len(mine)) and shape[same] == mine[same]:
+    while same < min(len(shape), len(own_shape)) and shape[same] == own_shape[same]:
         sizes[same] = f"{names[source]}.shape[{same}]"
         same += 1
     if node.op.startswith("aten.expand."):
-        return f"[{', '.join(sizes)}]", same < len(mine)
-    left = [place for place in range(same, len(mine)) if mine[place] != 1]
-    if left:
-        sizes[left[0] if same == 0 else left[-1]] = "-1"
-    return f"[{', '.join(sizes)}]", same == 0 and len(left) > 1
+        return f"[{', '.join(sizes)}]", same < len(own_shape)
+    free = [place for place in range(same, len(own_shape)) if own_shape[place] != 1]
+    if free:
+        sizes[free[0] if same == 0 else free[-1]] = "-1"
+    return f"[{', '.join(sizes)}]", same == 0 and len(free) > 1
 
 
-def drawn_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, bool]:
+def sampled_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, bool]:
     """The sizes of a drawn tensor as Python, and whether they hold for the problem's own shape
     alone: one that several dimensions of inputs have is ambiguous, one that none has is the
     model's own."""
-    found = {
+    candidates = {
         place: [f"{names[node.name]}.shape[{dim}]"
                 for node in graph.nodes.values() if node.input is not None and node.tensors
-                for dim, size in enumerate(graph.shape(node.name)) if size == wanted > 1]
-        for place, wanted in enumerate(graph.shape(name))
+                for dim, size in enumerate(graph.shape(node.name)) if size == length > 1]
+        for place, length in enumerate(graph.shape(name))
     }  # fmt: skip
     sizes = [
-        found[place][0] if len(found[place]) == 1 else str(wanted)
-        for place, wanted in enumerate(graph.shape(name))
+        candidates[place][0] if len(candidates[place]) == 1 else str(length)
+        for place, length in enumerate(graph.shape(name))
     ]
-    return f"[{', '.join(sizes)}]", any(len(each) > 1 for each in found.values())
+    return f"[{', '.join(sizes)}]", any(len(options) > 1 for options in candidates.values())
 
 
-def bounded(graph: Graph, name: str) -> bool:
+def bounds_are_fixed(graph: Graph, name: str) -> bool:
     """Whether a slice's bounds hold for the problem's own shape alone, as far as can be told: where
     it cuts a dimension that only the model's own tensors have, they are the model's own."""
     node = graph[name]
@@ -79,10 +79,10 @@ def bounded(graph: Graph, name: str) -> bool:
     if source is None or not any(SMALL < bound < _TO_THE_END for bound in bounds):
         return False  # from the end, all of it, or by a constant
     size = graph.shape(source)[argument(node, 1, 0)]
-    given = [node for node in graph.nodes.values() if node.op in ("input", "tensor")]
+    nodes = [node for node in graph.nodes.values() if node.op in ("input", "tensor")]
     own, inputs = (
-        {size for node in given if (node.input is None) is made for size in graph.shape(node.name)}
-        for made in (True, False)
+        {size for node in nodes if (node.input is None) is model for size in graph.shape(node.name)}
+        for model in (True, False)
     )
     return size in inputs or size not in own
 

@@ -18,7 +18,7 @@ _KERNELS: Final = 1024
 
 
 @dataclass(frozen=True)
-class Stock:
+class Recipe:
     """A kernel of the knowledge base."""
 
     slug: str
@@ -59,10 +59,10 @@ def identifier(slug: str) -> str:
 
 
 @lru_cache(_KERNELS)  # each is looked at for every core
-def signature(stock: Stock) -> Signature | None:
+def signature(kernel: Recipe) -> Signature | None:
     """Read a kernel's signature; None where the file is not of the corpus's form."""
     try:
-        tree = ast.parse(stock.code)
+        tree = ast.parse(kernel.code)
     except (SyntaxError, ValueError):
         return None
     functions = {
@@ -72,12 +72,12 @@ def signature(stock: Stock) -> Signature | None:
     }
     if ENTRY not in functions:
         return None
-    given = functions[ENTRY].args
-    if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
+    args = functions[ENTRY].args
+    if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs:
         return None
-    names = [arg.arg for arg in given.args]
-    split = len(names) - len(given.defaults)
-    defaults = dict(zip(names[split:], map(ast.unparse, given.defaults), strict=True))
+    names = [arg.arg for arg in args.args]
+    split = len(names) - len(args.defaults)
+    defaults = dict(zip(names[split:], map(ast.unparse, args.defaults), strict=True))
     choices = declared_tunables(tree)
     reference = functions.get("reference")
     return Signature(
@@ -90,19 +90,19 @@ def signature(stock: Stock) -> Signature | None:
 
 
 @lru_cache(_KERNELS)  # each is carried for every proposal that it is part of
-def carried(stock: Stock, *, alone: bool) -> str:
+def inlined_source(kernel: Recipe, *, alone: bool) -> str:
     """The kernel's text for another file, whose launcher has the slug's `identifier` as its name.
 
     Its docstring, `reference`, `make_inputs` and what else only checks need are left out. Where it
     is not `alone` in the file, all names that it defines get its slug as a suffix; comments and
     formatting stay.
     """
-    suffix = identifier(stock.slug)
-    tree = ast.parse(stock.code)
+    suffix = identifier(kernel.slug)
+    tree = ast.parse(kernel.code)
     drop: set[int] = set()
-    for_checks = _for_checks(tree)
+    check_functions = _check_functions(tree)
     for index, statement in enumerate(tree.body):
-        if isinstance(statement, ast.FunctionDef) and statement.name in for_checks:
+        if isinstance(statement, ast.FunctionDef) and statement.name in check_functions:
             first = min([statement.lineno, *(d.lineno for d in statement.decorator_list)])
         elif index == 0 and ast.get_docstring(tree) is not None:
             first = statement.lineno
@@ -111,28 +111,28 @@ def carried(stock: Stock, *, alone: bool) -> str:
         drop |= set(range(first, (statement.end_lineno or first) + 1))
     names = {ENTRY: suffix}
     if not alone:
-        names |= {name: f"{name}_{suffix}" for name in _defined(tree) if name != ENTRY}
+        names |= {name: f"{name}_{suffix}" for name in _defined_names(tree) if name != ENTRY}
     edits: dict[int, list[tuple[int, str, str]]] = {}
-    parameters = _of_parameters(tree)
+    parameter_uses = _parameter_uses(tree)
     for node in ast.walk(tree):
         match node:
-            case ast.Name(id=name) if name in names and id(node) not in parameters:
+            case ast.Name(id=name) if name in names and id(node) not in parameter_uses:
                 edits.setdefault(node.lineno, []).append((node.col_offset, name, names[name]))
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if name in names:
                 word = "def " if isinstance(node, ast.FunctionDef) else "class "
                 edits.setdefault(node.lineno, []).append(
                     (node.col_offset + len(word), name, names[name])
                 )
-    kept = []
-    for number, line in enumerate(stock.code.splitlines(), start=1):
+    lines = []
+    for number, line in enumerate(kernel.code.splitlines(), start=1):
         if number in drop:
             continue
         data = line.encode()
         for column, old, new in sorted(set(edits.get(number, ())), reverse=True):
             data = data[:column] + new.encode() + data[column + len(old.encode()) :]
-        kept.append(data.decode())
-    text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(kept)).strip("\n")
-    return _with_cuda(text, stock.cuda, suffix) if stock.cuda else text
+        lines.append(data.decode())
+    text = re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip("\n")
+    return _with_cuda(text, kernel.cuda, suffix) if kernel.cuda else text
 
 
 def _with_cuda(text: str, cuda: str, suffix: str) -> str:
@@ -144,46 +144,46 @@ def _with_cuda(text: str, cuda: str, suffix: str) -> str:
     return f'{text}\n\n\n{name} = r"""\n{cuda.strip()}\n"""'
 
 
-def _for_checks(tree: ast.Module) -> set[str]:
+def _check_functions(tree: ast.Module) -> set[str]:
     """Functions for checks, and those that nothing else calls."""
     functions = {
         statement.name: statement
         for statement in tree.body
         if isinstance(statement, ast.FunctionDef)
     }
-    dropped = functions.keys() & CHECKING
+    unused = functions.keys() & CHECKING
     while True:
-        kept = [e for e in tree.body if not (isinstance(e, ast.FunctionDef) and e.name in dropped)]
-        called = _names(functions[name] for name in dropped) & functions.keys()
-        more = called - _names(kept) - dropped - {ENTRY}
+        rest = [e for e in tree.body if not (isinstance(e, ast.FunctionDef) and e.name in unused)]
+        callees = _names(functions[name] for name in unused) & functions.keys()
+        more = callees - _names(rest) - unused - {ENTRY}
         if not more:
-            return dropped
-        dropped |= more
+            return unused
+        unused |= more
 
 
-def _of_parameters(tree: ast.Module) -> set[int]:
+def _parameter_uses(tree: ast.Module) -> set[int]:
     """Identities of the names that are parameters of the function they stand in."""
-    found: set[int] = set()
+    uses: set[int] = set()
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
-            taken = {argument.arg for argument in statement.args.args}
+            parameters = {argument.arg for argument in statement.args.args}
             names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
-            found |= {id(node) for node in names if node.id in taken}
-    return found
+            uses |= {id(node) for node in names if node.id in parameters}
+    return uses
 
 
 def _names(nodes: Iterable[ast.AST]) -> set[str]:
     return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
-def _defined(tree: ast.Module) -> set[str]:
+def _defined_names(tree: ast.Module) -> set[str]:
     """Names that a file defines at its top level, imports left out."""
-    found: set[str] = set()
+    names: set[str] = set()
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            found.add(statement.name)
+            names.add(statement.name)
         elif isinstance(statement, ast.Assign):
-            found |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
+            names |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            found.add(statement.target.id)
-    return found - CHECKING
+            names.add(statement.target.id)
+    return names - CHECKING

@@ -9,7 +9,7 @@ from agent.proposers.recipe.operands import operand
 from judge.graph import Graph
 
 FLOATS: Final = frozenset({"float64", "float32", "float16", "bfloat16"})
-NAMED: Final = re.compile(r"\{(\w+)\}")
+PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 """A value in an expression of a core."""
 
 
@@ -53,8 +53,8 @@ class Core:
     @property
     def reads(self) -> frozenset[str]:
         """Values of the graph that are needed before the kernel runs."""
-        named = NAMED.findall(" ".join(self.arguments.values()))
-        return frozenset([*named, self.bias] if self.bias else named)
+        names = PLACEHOLDER.findall(" ".join(self.arguments.values()))
+        return frozenset([*names, self.bias] if self.bias else names)
 
 
 Finder = Callable[[Graph, str], Core]
@@ -89,8 +89,8 @@ def hookable(  # noqa: PLR0917 (the parts of a core)
 
 def out_dtype(graph: Graph, root: str, x: str) -> dict[str, str]:
     """The argument `out_dtype`, where the result's dtype is another than that of `x`."""
-    wanted = graph.dtype(root)
-    return {} if wanted == graph.dtype(x) else {"out_dtype": f"torch.{wanted}"}
+    dtype = graph.dtype(root)
+    return {} if dtype == graph.dtype(x) else {"out_dtype": f"torch.{dtype}"}
 
 
 def plain_name(operator: str) -> str:
@@ -101,18 +101,18 @@ def plain_name(operator: str) -> str:
 def as_root(graph: Graph, root: str, name: str) -> str:
     """`{name}`, converted where its dtype is another than the root's: the kernel shall round no
     more than the model does."""
-    wanted = graph.dtype(root)
-    converts = graph.dtype(name) != wanted and "float" in wanted
-    return f"{{{name}}}.to(torch.{wanted})" if converts else f"{{{name}}}"
+    dtype = graph.dtype(root)
+    converts = graph.dtype(name) != dtype and "float" in dtype
+    return f"{{{name}}}.to(torch.{dtype})" if converts else f"{{{name}}}"
 
 
 def along(graph: Graph, name: str, axis: int, shape: tuple[int, ...]) -> str | None:
     """A vector that lies along dimension `axis` of `shape` (all other dimensions 1), as one
     dimension of what it is a view of; None where it is something else."""
-    mine = graph.shape(name)
-    place = axis - (len(shape) - len(mine))
+    own_shape = graph.shape(name)
+    place = axis - (len(shape) - len(own_shape))
     lies = place >= 0 and all(
-        size == (shape[axis] if index == place else 1) for index, size in enumerate(mine)
+        size == (shape[axis] if index == place else 1) for index, size in enumerate(own_shape)
     )
     if not lies:
         return None

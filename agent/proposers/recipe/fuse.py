@@ -121,7 +121,7 @@ _CONDITIONS: Final[Mapping[str, str]] = {
     for form in ("Scalar", "Tensor")
 }  # fmt: skip
 ELEMENTWISE: Final = frozenset(
-    {"pow", "log1p", "sign"} | {each.partition(".")[0] for each in (*_EXPRESSIONS, *_CONDITIONS)}
+    {"pow", "log1p", "sign"} | {name.partition(".")[0] for name in (*_EXPRESSIONS, *_CONDITIONS)}
 )
 """Names of operators that give one value for each element."""
 _OPERANDS: Final = FLOATS | {"bool"}
@@ -165,12 +165,12 @@ def expressible(graph: Graph, name: str) -> bool:
     short = _short(node)
     if short in _LOSSES and (len(node.args) < 3 or node.args[2] != 0):
         return False
-    known = short in _EXPRESSIONS or short in _LOSSES or _power(node) is not None
-    if not known or not graph.is_tensor(name) or graph.dtype(name) not in FLOATS:
+    supported = short in _EXPRESSIONS or short in _LOSSES or _power(node) is not None
+    if not supported or not graph.is_tensor(name) or graph.dtype(name) not in FLOATS:
         return False
     if len(node.args) > _MOST_ARGUMENTS.get(short, len(node.args)):
         return False
-    return _known_operands(graph, name)
+    return _has_known_operands(graph, name)
 
 
 def _short(node: Any) -> str:
@@ -189,10 +189,10 @@ def _power(node: Any) -> str | None:
 def _joins(graph: Graph, name: str) -> bool:
     """Whether an operator can be a step of a chain: conditions are, but not the last one."""
     condition = graph[name].op.removeprefix("aten.") in _CONDITIONS
-    return (condition and _known_operands(graph, name)) or expressible(graph, name)
+    return (condition and _has_known_operands(graph, name)) or expressible(graph, name)
 
 
-def _known_operands(graph: Graph, name: str) -> bool:
+def _has_known_operands(graph: Graph, name: str) -> bool:
     node = graph[name]
     kwargs = _NAMED_ARGUMENTS.get(_short(node), frozenset())
     if set(node.kwargs) - kwargs:  # x + alpha * y, a rounding mode
@@ -214,15 +214,15 @@ def number(value: Any) -> float | None:
     return None if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
 
 
-def trailing(mine: Sequence[int], shape: Sequence[int]) -> int | None:
+def trailing_dims(own_shape: Sequence[int], shape: Sequence[int]) -> int | None:
     """How many last dimensions of `shape` an operand is repeated along: with `inner` the elements
     of these, the element at `offset` needs the operand's at `offset // inner % its elements`.
 
     None where the operand's own dimensions are not neighbours in `shape`.
     """
-    if len(mine) > len(shape):
+    if len(own_shape) > len(shape):
         return None
-    wide = (1,) * (len(shape) - len(mine)) + tuple(mine)
+    wide = (1,) * (len(shape) - len(own_shape)) + tuple(own_shape)
     own = [place for place, size in enumerate(wide) if size != 1]
     if not own:
         return len(shape)
@@ -232,29 +232,29 @@ def trailing(mine: Sequence[int], shape: Sequence[int]) -> int | None:
     return len(shape) - 1 - last
 
 
-def repeated(mine: Sequence[int], shape: Sequence[int]) -> int:
-    """As `trailing`; 0 where the operand has one element, or all of its last dimensions."""
-    return 0 if all(each == 1 for each in mine) else trailing(mine, shape) or 0
+def repeated_dims(own_shape: Sequence[int], shape: Sequence[int]) -> int:
+    """As `trailing_dims`; 0 where the operand has one element, or all of its last dimensions."""
+    return 0 if all(size == 1 for size in own_shape) else trailing_dims(own_shape, shape) or 0
 
 
-def chain(graph: Graph, root: str, barred: frozenset[str]) -> list[str]:
+def chain(graph: Graph, root: str, excluded: frozenset[str]) -> list[str]:
     """The operators that one kernel computes with `root`, in order.
 
     An operator joins when all that use it are in the chain; `barred` ones do not.
     """
-    found = {root}
+    members = {root}
     for name in reversed(graph.computed):
         users = set(graph.users[name])
         if (
-            name not in barred
+            name not in excluded
             and name not in graph.outputs
             and users
-            and users <= found
+            and users <= members
             and _joins(graph, name)
             and graph.shape(name) == graph.shape(root)
         ):
-            found.add(name)
-    return [name for name in graph.computed if name in found]
+            members.add(name)
+    return [name for name in graph.computed if name in members]
 
 
 def operands_of(graph: Graph, steps: Sequence[str]) -> list[str]:
@@ -271,14 +271,14 @@ def kernel_text(
     `biases` gives values to which another one is added as they are read.
     """
     root = steps[-1]
-    given = operands_of(graph, steps)
-    given += [bias for value, bias in biases.items() if value in given and bias not in given]
-    place = {name: index for index, name in enumerate(given)}
+    inputs = operands_of(graph, steps)
+    inputs += [bias for value, bias in biases.items() if value in inputs and bias not in inputs]
+    place = {name: index for index, name in enumerate(inputs)}
     shape = graph.shape(root)
     loads: list[str] = []
     sizes, inners = {}, {}
     for name, index in place.items():
-        span = repeated(graph.shape(name), shape)
+        span = repeated_dims(graph.shape(name), shape)
         if graph.shape(name) == shape:
             loads.append(f"x{index} = tl.load(p{index} + offsets, mask=mask).to(tl.float32)")
             continue
@@ -320,7 +320,7 @@ def fused_{number}({operands}):
         {", ".join([operands, "out", *counts.values(), "total"])}, BLOCK={_BLOCK}, num_warps=4
     )
     return out"""
-    return text, given
+    return text, inputs
 
 
 def helpers(text: str) -> list[str]:
@@ -331,10 +331,10 @@ def helpers(text: str) -> list[str]:
 def expression(node: Any, values: Mapping[str, str]) -> str:
     """One step as Triton code, from the names of its operands' values."""
 
-    def operand(found: re.Match[str]) -> str:
-        index = int(found[1])
+    def operand(match: re.Match[str]) -> str:
+        index = int(match[1])
         if index >= len(node.args):
-            return found[2] or "0.0"
+            return match[2] or "0.0"
         name = reference(node.args[index])
         if name is not None:
             return values[name]
@@ -343,5 +343,5 @@ def expression(node: Any, values: Mapping[str, str]) -> str:
         return f"({value!r})" if math.isfinite(value) else f'float("{value}")'
 
     short = _short(node)
-    known = _EXPRESSIONS.get(short) or _LOSSES.get(short) or _power(node) or _CONDITIONS[short]
-    return _PLACE.sub(operand, known)
+    template = _EXPRESSIONS.get(short) or _LOSSES.get(short) or _power(node) or _CONDITIONS[short]
+    return _PLACE.sub(operand, template)

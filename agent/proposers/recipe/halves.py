@@ -1,11 +1,11 @@
 """Tells halves of a tensor along its last dimension."""
 
 from agent.proposers.recipe.operands import argument, operand, result_of
-from agent.proposers.recipe.patterns import needed, require
+from agent.proposers.recipe.patterns import require, unwrap
 from judge.graph import Graph
 
 
-def halved(graph: Graph, first: str, second: str) -> tuple[str, set[str]]:
+def match_halves(graph: Graph, first: str, second: str) -> tuple[str, set[str]]:
     """The value whose first and second half along the last dimension two others are, and the
     operators that halve it."""
     one, other = _half(graph, first), _half(graph, second)
@@ -18,7 +18,7 @@ def _half(graph: Graph, name: str) -> tuple[str, int, set[str]]:
     split = result_of(graph, name, ("aten.split.Tensor", "aten.chunk.default"))
     node = graph[split or name]
     require(split is not None or node.op == "aten.slice.Tensor")
-    source = needed(operand(node))
+    source = unwrap(operand(node))
     rank, length = len(graph.shape(source)), graph.shape(source)[-1]
     if split is not None:
         dim, index = argument(node, 2, 0), argument(graph[name], 1)

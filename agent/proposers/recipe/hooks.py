@@ -21,67 +21,67 @@ from judge.graph import Graph, reference
 _REACH: Final = 24
 
 
-def fusing(find: Finder) -> Finder:
+def with_fusion(find: Finder) -> Finder:
     """A finder of what `find` finds together with the elementwise operators around it; of nothing
     where there are none. Put it before `find`, for kernels that cannot fuse."""
 
-    def found(graph: Graph, root: str) -> Core:
-        core = attempt(find, graph, root) or _after(graph, root, find)
+    def finder(graph: Graph, root: str) -> Core:
+        core = attempt(find, graph, root) or _find_with_epilogue(graph, root, find)
         require(bool(core.main))
-        core = _before(graph, core)
+        core = _fuse_prologue(graph, core)
         require(bool(core.functions))
         return core
 
-    return found
+    return finder
 
 
-def finishing(find: Finder) -> Finder:
-    """As `fusing`, for kernels that fuse what stands after them alone."""
+def with_epilogue(find: Finder) -> Finder:
+    """As `with_fusion`, for kernels that fuse what stands after them alone."""
 
-    def found(graph: Graph, root: str) -> Core:
+    def finder(graph: Graph, root: str) -> Core:
         require(attempt(find, graph, root) is None)
-        return _after(graph, root, find)
+        return _find_with_epilogue(graph, root, find)
 
-    return found
+    return finder
 
 
-def _after(graph: Graph, root: str, find: Finder) -> Core:
+def _find_with_epilogue(graph: Graph, root: str, find: Finder) -> Core:
     """A core whose result alone is worked on until `root`."""
     require(fuse.expressible(graph, root))
     shape = graph.shape(root)
-    left, seen = [root], {root}
-    while left and len(seen) < _REACH:
-        for arg in graph[left.pop(0)].args:
+    queue, visited = [root], {root}
+    while queue and len(visited) < _REACH:
+        for arg in graph[queue.pop(0)].args:
             name = reference(arg)
-            if name is None or name in seen:
+            if name is None or name in visited:
                 continue
-            seen.add(name)
+            visited.add(name)
             core = attempt(find, graph, name)
             if core is not None and core.main and name in core.results:
-                return _finished(graph, core, name, root)
+                return _fuse_epilogue(graph, core, name, root)
             if fuse.expressible(graph, name) and graph.shape(name) == shape:
-                left.append(name)
+                queue.append(name)
     raise NoMatchError
 
 
-def _finished(graph: Graph, core: Core, result: str, root: str) -> Core:
+def _fuse_epilogue(graph: Graph, core: Core, result: str, root: str) -> Core:
     steps = fuse.chain(graph, root, core.nodes)
-    given = fuse.operands_of(graph, steps)
+    inputs = fuse.operands_of(graph, steps)
     users = set(graph.users[result])
     require(
         len(core.results) == 1
-        and result in given
+        and result in inputs
         and users <= set(steps)
         and result not in graph.outputs
         and graph.shape(result) == graph.shape(root)
-        and not core.nodes & set(given) - {result}
+        and not core.nodes & set(inputs) - {result}
     )
-    others = [each for each in given if each != result]
+    others = [name for name in inputs if name != result]
     for other in others:
         in_reach = _reaches(graph, other, result, core.out_lanes)
         require(in_reach or _of_lanes(graph, other, result, core))
     name = f"_after_{root}"
-    text = _text(
+    text = _function_text(
         graph, name, steps, result, others, rows=core.op == "matmul", images=bool(core.lane_size)
     )
     arguments = core.arguments | {
@@ -99,7 +99,7 @@ def _finished(graph: Graph, core: Core, result: str, root: str) -> Core:
     )
 
 
-def _before(graph: Graph, core: Core) -> Core:
+def _fuse_prologue(graph: Graph, core: Core) -> Core:
     """The core with the chain that its main operand comes from, where that is one."""
     main = core.main
     if not fuse.expressible(graph, main) or not set(graph.users[main]) <= core.nodes:
@@ -108,11 +108,11 @@ def _before(graph: Graph, core: Core) -> Core:
         return core
     steps = fuse.chain(graph, main, frozenset())
     shape = graph.shape(main)
-    given = fuse.operands_of(graph, steps)
-    full = [e for e in given if graph.shape(e) == shape and "float" in graph.dtype(e)]
-    if not full or core.nodes & {*steps, *given}:
+    inputs = fuse.operands_of(graph, steps)
+    full = [n for n in inputs if graph.shape(n) == shape and "float" in graph.dtype(n)]
+    if not full or core.nodes & {*steps, *inputs}:
         return core
-    source, others = full[0], [each for each in given if each != full[0]]
+    source, others = full[0], [name for name in inputs if name != full[0]]
     if not all(_reaches(graph, other, main, core.lanes) for other in others):
         return core
     name = f"_before_{main}"
@@ -128,7 +128,7 @@ def _before(graph: Graph, core: Core) -> Core:
         nodes=core.nodes | set(steps),
         arguments=arguments,
         results={key: text.replace(old, new) for key, text in core.results.items()},
-        functions=(_text(graph, name, steps, source, others), *core.functions),
+        functions=(_function_text(graph, name, steps, source, others), *core.functions),
         fused=(*(plain_name(graph[step].op) for step in steps), *core.fused),
         main=source,
     )
@@ -136,33 +136,33 @@ def _before(graph: Graph, core: Core) -> Core:
 
 def _reaches(graph: Graph, name: str, of: str, lanes: int) -> bool:
     """Whether an operand can be read at the places of `of`'s elements."""
-    shape, mine = graph.shape(of), graph.shape(name)
-    if fuse.trailing(mine, shape) is None or fuse.repeated(mine, shape):
+    shape, own_shape = graph.shape(of), graph.shape(name)
+    if fuse.trailing_dims(own_shape, shape) is None or fuse.repeated_dims(own_shape, shape):
         return False
-    return mine == shape or all(each == 1 for each in mine) or len(mine) >= lanes
+    return own_shape == shape or all(size == 1 for size in own_shape) or len(own_shape) >= lanes
 
 
 def _of_lanes(graph: Graph, name: str, of: str, core: Core) -> bool:
     """Whether an operand has one element for each lane of the result, such as a channel's bias."""
-    spread = fuse.repeated(graph.shape(name), graph.shape(of))
+    spread = fuse.repeated_dims(graph.shape(name), graph.shape(of))
     return bool(core.lane_size) and spread == core.out_lanes
 
 
 def _tuple(graph: Graph, names: Sequence[str], shape: tuple[int, ...], lane_size: str = "") -> str:
     """The operands, the number of elements of those that are repeated, and how many elements of
     the result share one of theirs."""
-    given = [f"{{{name}}}.contiguous()" for name in names]
-    given += [f"{{{name}}}.numel()" for name in names if _repeats(graph, name, shape)]
-    given += [lane_size for name in names if fuse.repeated(graph.shape(name), shape)][:1]
-    return f"({', '.join(given)}{',' * (len(given) == 1)})"
+    elements = [f"{{{name}}}.contiguous()" for name in names]
+    elements += [f"{{{name}}}.numel()" for name in names if _repeats(graph, name, shape)]
+    elements += [lane_size for name in names if fuse.repeated_dims(graph.shape(name), shape)][:1]
+    return f"({', '.join(elements)}{',' * (len(elements) == 1)})"
 
 
 def _repeats(graph: Graph, name: str, shape: tuple[int, ...]) -> bool:
-    mine = graph.shape(name)
-    return mine != shape and not all(each == 1 for each in mine)
+    own_shape = graph.shape(name)
+    return own_shape != shape and not all(size == 1 for size in own_shape)
 
 
-def _text(
+def _function_text(
     graph: Graph,
     name: str,
     steps: Sequence[str],
@@ -181,21 +181,21 @@ def _text(
     inner = sizes + sum(_repeats(graph, other, shape) for other in others)
     for index, other in enumerate(others):
         values[other] = f"x{index}"
-        mine, repeats, size = (
+        own_shape, repeats, size = (
             graph.shape(other),
             _repeats(graph, other, shape),
             f"operands[{sizes}]",
         )
         place = f"operands[{index}]"
-        if mine == shape:
+        if own_shape == shape:
             place += " + lead + lane, mask=mask, other=0.0"
-        elif fuse.repeated(mine, shape):
+        elif fuse.repeated_dims(own_shape, shape):
             place += f" + lead // operands[{inner}] % {size}"
         elif repeats:
             at = f"(lead + lane) % {size}" if images else f"lead % {size} + lane"
             place += f" + {at}, mask=mask, other=0.0"
         load = f"x{index} = tl.load({place}).to(tl.float32)"
-        if rows and repeats and mine == shape[-1:]:
+        if rows and repeats and own_shape == shape[-1:]:
             # One value a column: a load of each, not of one for every element.
             row = f"operands[{index}] + lane, mask=lane < {size}, other=0.0"
             by_column = f"    x{index} = tl.load({row}).to(tl.float32)"

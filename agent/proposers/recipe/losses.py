@@ -4,7 +4,7 @@ from typing import Final
 
 from agent.proposers.recipe.core import Core, Finder, out_dtype, single, values
 from agent.proposers.recipe.operands import argument, operand
-from agent.proposers.recipe.patterns import needed, require
+from agent.proposers.recipe.patterns import require, unwrap
 from agent.proposers.recipe.softmax import softmax_of
 from judge.graph import Graph
 
@@ -20,11 +20,11 @@ _REDUCTIONS: Final = ("none", "mean", "sum")
 
 def _pointwise(graph: Graph, root: str) -> Core:
     node = graph[root]
-    kind, delta = needed(_KINDS.get(node.op))
+    kind, delta = unwrap(_KINDS.get(node.op))
     reduction = _REDUCTIONS[int(argument(node, 2, 1))]
     # Without a reduction it is elementwise: what follows can take it along.
     require(not node.kwargs and reduction != "none")
-    x, target = needed(operand(node)), needed(operand(node, 1))
+    x, target = unwrap(operand(node)), unwrap(operand(node, 1))
     require(graph.shape(x) == graph.shape(target))
     require(graph.dtype(x) == graph.dtype(root) == graph.dtype(target))
     arguments = values(x=x, target=target) | {"kind": repr(kind), "reduction": repr(reduction)}
@@ -39,22 +39,22 @@ def _distillation(graph: Graph, root: str) -> Core:
     node, nodes, rows = graph[root], {root}, False
     divisor = argument(node, 1)
     if node.op == "aten.div.Tensor" and isinstance(divisor, int):
-        source = needed(operand(node))
+        source = unwrap(operand(node))
         node, rows = graph[source], True
         nodes.add(source)
     require(node.op == "aten.kl_div.default")
     reduction = int(argument(node, 2, 1))
     logarithm = node.kwargs.get("log_target", False) is True
-    first, second = needed(operand(node)), needed(operand(node, 1))
-    mine = needed(softmax_of(graph, first, logarithm=True))
-    theirs = needed(softmax_of(graph, second, logarithm=logarithm))
+    first, second = unwrap(operand(node)), unwrap(operand(node, 1))
+    mine = unwrap(softmax_of(graph, first, logarithm=True))
+    theirs = unwrap(softmax_of(graph, second, logarithm=logarithm))
     shape = graph.shape(mine)
     require(len(shape) == 2 and shape == graph.shape(theirs))
     require(graph.dtype(mine) == graph.dtype(theirs))
     require(not rows or (reduction == 2 and divisor == shape[0]))
-    named = "batchmean" if rows else _REDUCTIONS[reduction]
-    require(named != "none")  # a number for each element, which no kernel of the family gives
-    arguments = values(student=mine, teacher=theirs) | {"reduction": repr(named)}
+    name = "batchmean" if rows else _REDUCTIONS[reduction]
+    require(name != "none")  # a number for each element, which no kernel of the family gives
+    arguments = values(student=mine, teacher=theirs) | {"reduction": repr(name)}
     arguments |= out_dtype(graph, root, mine)
     return single("distillation-loss", root, arguments, nodes=nodes | {first, second})
 
@@ -64,9 +64,9 @@ def _triplet(graph: Graph, root: str) -> Core:
     node = graph[root]
     require(node.op == "aten.triplet_margin_loss.default" and not node.kwargs)
     require(argument(node, 4, 2.0) == 2)
-    given = [needed(operand(node, place)) for place in range(3)]
-    require(len({(graph.shape(each), graph.dtype(each)) for each in given}) == 1)
-    arguments = values(anchor=given[0], positive=given[1], negative=given[2]) | {
+    inputs = [unwrap(operand(node, place)) for place in range(3)]
+    require(len({(graph.shape(name), graph.dtype(name)) for name in inputs}) == 1)
+    arguments = values(anchor=inputs[0], positive=inputs[1], negative=inputs[2]) | {
         "margin": repr(float(argument(node, 3, 1.0))),
         "eps": repr(float(argument(node, 5, 1e-6))),
         "swap": repr(argument(node, 6, False) is True),

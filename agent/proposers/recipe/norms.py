@@ -12,9 +12,9 @@ from agent.proposers.recipe.core import (
     single,
     values,
 )
-from agent.proposers.recipe.hooks import fusing
+from agent.proposers.recipe.hooks import with_fusion
 from agent.proposers.recipe.operands import argument, only_axis, operand, result_of
-from agent.proposers.recipe.patterns import Match, match, needed, require, uncast
+from agent.proposers.recipe.patterns import Match, match, require, uncast, unwrap
 from agent.proposers.recipe.spellings import LAYERNORM, RMSNORM
 from judge.graph import Graph
 
@@ -27,11 +27,11 @@ _BATCH_NORMS: Final = {
 
 def add_rmsnorm(graph: Graph, root: str) -> Core:
     """Of a sum over the last dimension; the sum is a result as well."""
-    found = _of_rows(graph, root)
-    x, weight = found.tensors["x"], found.tensors.get("weight")
+    hit = _match_rows(graph, root)
+    x, weight = hit.tensors["x"], hit.tensors.get("weight")
     shape, addition = graph.shape(x), graph[x]
     require(addition.op == "aten.add.Tensor" and not addition.kwargs)
-    sides = [needed(operand(addition, place)) for place in (0, 1)]
+    sides = [unwrap(operand(addition, place)) for place in (0, 1)]
     require(all(graph.shape(side) == shape for side in sides))
     (one, casts), (other, more) = (uncast(graph, side) for side in sides)
     used = {x} | {cast for cast in casts | more if set(graph.users[cast]) <= {x}}
@@ -39,24 +39,24 @@ def add_rmsnorm(graph: Graph, root: str) -> Core:
         "x": as_root(graph, root, one),
         "residual": as_root(graph, root, other),
         "weight": _scale(graph, root, one, weight),
-        "eps": repr(float(found.constants["eps"])),
+        "eps": repr(float(hit.constants["eps"])),
     }
     results = {root: "{r0}", x: "{r1}"}
-    return Core("add-rmsnorm", found.nodes | used, arguments, results, returns=2)
+    return Core("add-rmsnorm", hit.nodes | used, arguments, results, returns=2)
 
 
 def _rmsnorm(graph: Graph, root: str) -> Core:
     """Over the last dimension, as the kernels of rows take it."""
-    found = _of_rows(graph, root)
-    x = found.tensors["x"]
+    hit = _match_rows(graph, root)
+    x = hit.tensors["x"]
     arguments = {
         "x": as_root(graph, root, x),
-        "weight": _scale(graph, root, x, found.tensors.get("weight")),
-        "eps": repr(float(found.constants["eps"])),
+        "weight": _scale(graph, root, x, hit.tensors.get("weight")),
+        "eps": repr(float(hit.constants["eps"])),
         "dim": "-1",
     }
     optional = frozenset({"dim"})
-    return single("rmsnorm", root, arguments, nodes=found.nodes, optional=optional)
+    return single("rmsnorm", root, arguments, nodes=hit.nodes, optional=optional)
 
 
 def _scale(graph: Graph, root: str, x: str, weight: str | None) -> str:
@@ -65,48 +65,48 @@ def _scale(graph: Graph, root: str, x: str, weight: str | None) -> str:
     return as_root(graph, root, weight)
 
 
-def _of_rows(graph: Graph, root: str) -> Match:
+def _match_rows(graph: Graph, root: str) -> Match:
     """An RMSNorm over the last dimension with a weight along it, or none."""
-    found = match(graph, RMSNORM, root)
-    shape, weight = graph.shape(found.tensors["x"]), found.tensors.get("weight")
-    require(_axis(graph, root, found) == len(shape) - 1)
+    hit = match(graph, RMSNORM, root)
+    shape, weight = graph.shape(hit.tensors["x"]), hit.tensors.get("weight")
+    require(_axis(graph, root, hit) == len(shape) - 1)
     require(weight is None or graph.shape(weight) == shape[-1:])
-    return found
+    return hit
 
 
-def _axis(graph: Graph, root: str, found: Match) -> int:
+def _axis(graph: Graph, root: str, hit: Match) -> int:
     """The one dimension of a norm that does not broadcast."""
-    shape = graph.shape(found.tensors["x"])
-    named = found.constants.get("shape")
-    require(graph.shape(root) == shape and (named is None or len(named) == 1))
-    require(isinstance(found.constants["eps"], float | int))
-    return needed(only_axis(found.constants.get("dim", [-1]), len(shape)))
+    shape = graph.shape(hit.tensors["x"])
+    sizes = hit.constants.get("shape")
+    require(graph.shape(root) == shape and (sizes is None or len(sizes) == 1))
+    require(isinstance(hit.constants["eps"], float | int))
+    return unwrap(only_axis(hit.constants.get("dim", [-1]), len(shape)))
 
 
 def _along_axis(pattern: Any, family: str) -> Finder:
     """A finder of norms over any one dimension, which their weight and bias lie along."""
 
-    def found(graph: Graph, root: str) -> Core:
-        norm = match(graph, pattern, root)
-        axis = _axis(graph, root, norm)
-        x = norm.tensors["x"]
+    def finder(graph: Graph, root: str) -> Core:
+        hit = match(graph, pattern, root)
+        axis = _axis(graph, root, hit)
+        x = hit.tensors["x"]
         shape = graph.shape(x)
-        arguments = values(x=x) | {"dim": str(axis), "eps": repr(float(norm.constants["eps"]))}
+        arguments = values(x=x) | {"dim": str(axis), "eps": repr(float(hit.constants["eps"]))}
         for name in ("weight", "bias"):
-            if name in norm.tensors:
-                arguments[name] = needed(along(graph, norm.tensors[name], axis, shape))
+            if name in hit.tensors:
+                arguments[name] = unwrap(along(graph, hit.tensors[name], axis, shape))
         # Along a dimension that is not the last, a lane is all that lies after it.
         lanes = max(1, len(shape) - axis - 1)
-        return hookable(graph, root, family, x, arguments, lanes, nodes=norm.nodes)
+        return hookable(graph, root, family, x, arguments, lanes, nodes=hit.nodes)
 
-    return found
+    return finder
 
 
 def _layernorm_op(graph: Graph, root: str) -> Core:
     """PyTorch's operator, over the last dimensions as one."""
     node = graph[root]
     require(node.op == "aten.layer_norm.default")
-    x = needed(operand(node))
+    x = unwrap(operand(node))
     count, rank = len(argument(node, 1)), len(graph.shape(x))
     vectors = values(weight=operand(node, 2), bias=operand(node, 3))
     flat, flat_vector, back = "", "", ""
@@ -131,7 +131,7 @@ def _group_norm(graph: Graph, root: str) -> Core:
         require(node.op == "aten.instance_norm.default" and node.args[5] is True)
         require(node.args[3:5] == [None, None])  # no statistics that are updated
         groups, eps, first = None, argument(node, 7), 1
-    x = needed(operand(node))
+    x = unwrap(operand(node))
     require(len(graph.shape(x)) >= 2)
     number = f"{{{x}}}.shape[1]" if groups is None else str(groups)
     arguments = values(x=x) | {"groups": number, "eps": repr(float(eps))}
@@ -142,13 +142,13 @@ def _group_norm(graph: Graph, root: str) -> Core:
 def _batch_norm(graph: Graph, root: str) -> Core:
     """Of a model that is not trained (a scale and a shift a channel), or by the batch's own
     statistics, which nobody keeps."""
-    source = needed(result_of(graph, root, _BATCH_NORMS, 0))
+    source = unwrap(result_of(graph, root, _BATCH_NORMS, 0))
     node = graph[source]
     family, eps = _BATCH_NORMS[node.op]
     training = family == "batch-norm-training"
     require(not training or (len(graph.users[source]) == 1 and node.args[3] is True))
     x, weight, bias, *statistics = (operand(node, place) for place in range(3 if training else 5))
-    x = needed(x)
+    x = unwrap(x)
     require(None not in statistics and len(graph.shape(x)) >= 2)
     arguments = values(x=x, **dict(zip(("mean", "variance"), statistics, strict=False)))
     arguments |= {"eps": repr(float(argument(node, eps)))} | values(weight=weight, bias=bias)
@@ -159,13 +159,13 @@ def _normalize(graph: Graph, root: str) -> Core:
     """A tensor divided by its own norm, or by the mean of its magnitudes, along a dimension."""
     node = graph[root]
     require(node.op == "aten.div.Tensor" and not node.kwargs)
-    x, norm = needed(operand(node)), needed(operand(node, 1))
+    x, norm = unwrap(operand(node)), unwrap(operand(node, 1))
     nodes, least = {root}, 0.0
     while graph[norm].op in ("aten.expand.default", "aten.clamp_min.default"):
         nodes.add(norm)
         if graph[norm].op == "aten.clamp_min.default":
             least = float(argument(graph[norm], 1))
-        norm = needed(operand(graph[norm]))
+        norm = unwrap(operand(graph[norm]))
     divisor, kind = graph[norm], None
     dims, keeps, source = argument(divisor, 1), argument(divisor, 2), operand(divisor)
     nodes.add(norm)
@@ -176,8 +176,8 @@ def _normalize(graph: Graph, root: str) -> Core:
         nodes.add(source)
         kind, source = "mean", operand(graph[source])
     require(kind is not None and source == x and keeps is True)
-    axis = needed(only_axis(dims, len(graph.shape(x))))
-    require(all(set(graph.users[each]) <= nodes for each in nodes - {root}))
+    axis = unwrap(only_axis(dims, len(graph.shape(x))))
+    require(all(set(graph.users[name]) <= nodes for name in nodes - {root}))
     arguments = values(x=x) | {"dim": str(axis), "kind": repr(kind), "eps": repr(least)}
     return single("normalize", root, arguments | out_dtype(graph, root, x), nodes=nodes)
 
@@ -185,7 +185,7 @@ def _normalize(graph: Graph, root: str) -> Core:
 _rmsnorm_dim = _along_axis(RMSNORM, "rmsnorm")
 _layernorm = _along_axis(LAYERNORM, "layer-norm")
 NORMS: Final[tuple[Finder, ...]] = (
-    add_rmsnorm, fusing(_rmsnorm_dim), _rmsnorm, _rmsnorm_dim,
-    fusing(_layernorm_op), _layernorm_op, fusing(_layernorm), _layernorm,
-    fusing(_group_norm), _group_norm, fusing(_batch_norm), _batch_norm, _normalize,
+    add_rmsnorm, with_fusion(_rmsnorm_dim), _rmsnorm, _rmsnorm_dim,
+    with_fusion(_layernorm_op), _layernorm_op, with_fusion(_layernorm), _layernorm,
+    with_fusion(_group_norm), _group_norm, with_fusion(_batch_norm), _batch_norm, _normalize,
 )  # fmt: skip

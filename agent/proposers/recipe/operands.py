@@ -12,14 +12,14 @@ def argument(node: m.GraphNode, place: int, default: Any = None) -> Any:
     return node.args[place] if place < len(node.args) else default
 
 
-def named(node: m.GraphNode, defaults: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
+def bind_arguments(node: m.GraphNode, defaults: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
     """An operator's arguments by name, from names and defaults in order; None if it has others."""
-    found = dict(defaults)
-    if len(node.args) > len(found):
+    arguments = dict(defaults)
+    if len(node.args) > len(arguments):
         return None
-    given = {"x" if key == "input" else key: value for key, value in node.kwargs.items()}
-    given |= dict(zip(found, node.args, strict=False))
-    return found | given if given.keys() <= found.keys() else None
+    actual = {"x" if key == "input" else key: value for key, value in node.kwargs.items()}
+    actual |= dict(zip(arguments, node.args, strict=False))
+    return arguments | actual if actual.keys() <= arguments.keys() else None
 
 
 def operand(node: m.GraphNode, place: int = 0) -> str | None:

@@ -11,13 +11,13 @@ from typing import Final
 
 from agent.proposers.recipe.attention import ATTENTION
 from agent.proposers.recipe.core import Core, Finder, as_root, single, values
-from agent.proposers.recipe.halves import halved
+from agent.proposers.recipe.halves import match_halves
 from agent.proposers.recipe.losses import LOSSES
 from agent.proposers.recipe.norms import NORMS, add_rmsnorm
 from agent.proposers.recipe.operands import argument, operand
-from agent.proposers.recipe.patterns import Const, Var, attempt, match, needed, op, require, uncast
+from agent.proposers.recipe.patterns import Const, Var, attempt, match, op, require, uncast, unwrap
 from agent.proposers.recipe.products import PRODUCTS
-from agent.proposers.recipe.quantization import nvfp4, quantized
+from agent.proposers.recipe.quantization import nvfp4, with_nvfp4
 from agent.proposers.recipe.recurrent import RECURRENT
 from agent.proposers.recipe.reductions import FUSED_REDUCTIONS, REDUCTIONS
 from agent.proposers.recipe.rotary import rope
@@ -28,7 +28,7 @@ from judge.graph import Graph
 
 
 @dataclass(frozen=True)
-class Recognised:
+class Recognition:
     """The cores of a graph, in the order of execution."""
 
     cores: tuple[Core, ...]
@@ -43,7 +43,7 @@ _LAYOUT: Final = (
 )  # fmt: skip
 
 
-def recognise(graph: Graph, usable: Callable[[Core], bool] | None = None) -> Recognised:
+def recognise(graph: Graph, usable: Callable[[Core], bool] | None = None) -> Recognition:
     """The parts of a graph for which the knowledge base may have kernels.
 
     `usable` says whether there is a kernel for a core: a product without one for its activation
@@ -53,31 +53,31 @@ def recognise(graph: Graph, usable: Callable[[Core], bool] | None = None) -> Rec
     something else uses its inner values.
     """
     cores: list[Core] = []
-    taken: set[str] = set()
+    used: set[str] = set()
     for find in _FAMILIES:
         for root in reversed(graph.computed):
-            if root in taken:
+            if root in used:
                 continue
             core = attempt(find, graph, root)
-            if core is None or core.nodes & taken or not _closed(graph, core):
+            if core is None or core.nodes & used or not _is_closed(graph, core):
                 continue
             if (core.op in _LIGHT and not _is_all(graph, core)) or not (
                 usable is None or usable(core)
             ):
                 continue
             cores.append(core)
-            taken |= core.nodes
+            used |= core.nodes
     if cores:
         order = {name: place for place, name in enumerate(graph.nodes)}
-        cores.sort(key=lambda each: max(order[name] for name in each.nodes))
-        return Recognised(tuple(cores))
+        cores.sort(key=lambda core: max(order[name] for name in core.nodes))
+        return Recognition(tuple(cores))
     work = [graph[name].op for name in graph.computed if not graph[name].op.startswith(_LAYOUT)]
-    shown = ", ".join(dict.fromkeys(each.removeprefix("aten.") for each in work[:8]))
-    whole = shown or "a graph without work"
-    return Recognised((), f"no kernel of the knowledge base computes a part of: {whole}")
+    operators = ", ".join(dict.fromkeys(operator.removeprefix("aten.") for operator in work[:8]))
+    whole = operators or "a graph without work"
+    return Recognition((), f"no kernel of the knowledge base computes a part of: {whole}")
 
 
-def _closed(graph: Graph, core: Core) -> bool:
+def _is_closed(graph: Graph, core: Core) -> bool:
     """Whether nothing outside needs a value that the kernel does not return."""
     inner = core.nodes - set(core.results)
     return not any(
@@ -92,11 +92,11 @@ def _is_all(graph: Graph, core: Core) -> bool:
 
 
 def _column_sum(graph: Graph, root: str) -> Core:
-    found = match(graph, op("sum.dim_IntList", X, Const("dims")), root)
+    hit = match(graph, op("sum.dim_IntList", X, Const("dims")), root)
     require(not graph[root].kwargs)
-    x = found.tensors["x"]
+    x = hit.tensors["x"]
     rank = len(graph.shape(x))
-    dims = sorted(int(dim) % rank for dim in found.constants["dims"] or [])
+    dims = sorted(int(dim) % rank for dim in hit.constants["dims"] or [])
     count = len(dims)
     require(dims == list(range(count)) and 0 < count < rank and "float" in graph.dtype(x))
     lead = "1, " * count if argument(graph[root], 2) is True else ""
@@ -104,23 +104,23 @@ def _column_sum(graph: Graph, root: str) -> Core:
     if rank != 2:
         matrix = f"{matrix}.flatten(0, {count - 1}).flatten(1)"
     result = "{r}" if rank == 2 and not lead else f"{{r}}.view({lead}*{{{x}}}.shape[{count}:])"
-    return single("column-sum", root, {"x": matrix}, result, nodes=found.nodes)
+    return single("column-sum", root, {"x": matrix}, result, nodes=hit.nodes)
 
 
 def _silu_mul(graph: Graph, root: str) -> Core:
-    found = match(graph, op("mul.Tensor", SILU, Var("up")), root)
-    halves = halved(graph, found.tensors["gate"], found.tensors["up"])
+    hit = match(graph, op("mul.Tensor", SILU, Var("up")), root)
+    halves = match_halves(graph, hit.tensors["gate"], hit.tensors["up"])
     source, casts = uncast(graph, halves[0])
-    used = found.nodes | halves[1] | casts
+    used = hit.nodes | halves[1] | casts
     # A conversion that others need as well stays outside.
     used -= {cast for cast in casts if not set(graph.users[cast]) <= used}
     return single("silu-mul", root, {"x": as_root(graph, root, source)}, nodes=used)
 
 
 def _transpose(graph: Graph, root: str) -> Core:
-    found = match(graph, op("clone.default", Var("view")), root)
-    view = graph[found.tensors["view"]]
-    source = needed(operand(view))
+    hit = match(graph, op("clone.default", Var("view")), root)
+    view = graph[hit.tensors["view"]]
+    source = unwrap(operand(view))
     require(len(graph.shape(source)) == 2)
     swaps = view.op == "aten.t.default" or (
         view.op in ("aten.transpose.int", "aten.permute.default")
@@ -128,34 +128,34 @@ def _transpose(graph: Graph, root: str) -> Core:
         and view.args[1:] not in ([[0, 1]], [0, 0], [1, 1])
     )
     require(swaps and graph[root].kwargs.get("memory_format") == {"torch": "contiguous_format"})
-    return single("transpose", root, values(x=source), nodes=found.nodes | {view.name})
+    return single("transpose", root, values(x=source), nodes=hit.nodes | {view.name})
 
 
 def _add(graph: Graph, root: str) -> Core:
-    found = match(graph, op("add.Tensor", Var("a"), Var("b")), root)
+    hit = match(graph, op("add.Tensor", Var("a"), Var("b")), root)
     shape, dtype = graph.shape(root), graph.dtype(root)
-    one, other = sides = [found.tensors["a"], found.tensors["b"]]
+    one, other = sides = [hit.tensors["a"], hit.tensors["b"]]
     require(bool(shape) and "float" in dtype)
     require(all(graph.shape(side) == shape and graph.dtype(side) == dtype for side in sides))
     flat = len(shape) != 2
     rows = f".reshape(-1, {{{one}}}.shape[-1])" if flat else ""
     arguments = {"a": f"{{{one}}}{rows}", "b": f"{{{other}}}{rows}"}
     result = f"{{r}}.view({{{one}}}.shape)" if flat else "{r}"
-    return single("elementwise-add", root, arguments, result, nodes=found.nodes)
+    return single("elementwise-add", root, arguments, result, nodes=hit.nodes)
 
 
 def _scale(graph: Graph, root: str) -> Core:
-    products = tuple(op(each, X, Const("factor")) for each in ("mul.Tensor", "mul.Scalar"))
-    found = match(graph, products, root)
-    require(isinstance(found.constants["factor"], int | float) and "float" in graph.dtype(root))
-    factor = repr(float(found.constants["factor"]))
-    arguments = {"x": as_root(graph, root, found.tensors["x"]), "factor": factor}
-    return single("scale", root, arguments, nodes=found.nodes)
+    products = tuple(op(name, X, Const("factor")) for name in ("mul.Tensor", "mul.Scalar"))
+    hit = match(graph, products, root)
+    require(isinstance(hit.constants["factor"], int | float) and "float" in graph.dtype(root))
+    factor = repr(float(hit.constants["factor"]))
+    arguments = {"x": as_root(graph, root, hit.tensors["x"]), "factor": factor}
+    return single("scale", root, arguments, nodes=hit.nodes)
 
 
 # Larger patterns first.
 _FAMILIES: Final[tuple[Finder, ...]] = (
-    quantized(_silu_mul, "silu-mul-quantize"), quantized(add_rmsnorm, "add-rmsnorm-quantize"),
+    with_nvfp4(_silu_mul, "silu-mul-quantize"), with_nvfp4(add_rmsnorm, "add-rmsnorm-quantize"),
     nvfp4, *RECURRENT, *ATTENTION, *PRODUCTS, *NORMS, *LOSSES, *SOFTMAX, rope, _silu_mul,
     *FUSED_REDUCTIONS, _column_sum, *REDUCTIONS, _transpose, _add, _scale, *WINDOWS,
 )  # fmt: skip

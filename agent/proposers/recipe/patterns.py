@@ -65,7 +65,7 @@ def require(condition: bool) -> None:
         raise NoMatchError
 
 
-def needed(value: T | None) -> T:
+def unwrap(value: T | None) -> T:
     """A value that has to be there.
 
     Raises
@@ -78,10 +78,10 @@ def needed(value: T | None) -> T:
     return value
 
 
-def attempt(find: Callable[..., T], *given: Any) -> T | None:
+def attempt(find: Callable[..., T], *args: Any) -> T | None:
     """What a function finds; None where it finds no match."""
     try:
-        return find(*given)
+        return find(*args)
     except NoMatchError:
         return None
 
@@ -107,7 +107,7 @@ def match(graph: Graph, pattern: Any, root: str) -> Match:
     NoMatchError
         It does not match.
     """
-    return needed(next(_match(graph, pattern, {"node": root}, Match()), None))
+    return unwrap(next(_match(graph, pattern, {"node": root}, Match()), None))
 
 
 def uncast(graph: Graph, name: str) -> tuple[str, frozenset[str]]:
@@ -131,8 +131,8 @@ def _match(  # noqa: PLR0912 (one branch for each kind of pattern)
 ) -> Iterator[Match]:
     name = reference(value)
     if isinstance(pattern, tuple):
-        for each in pattern:
-            yield from _match(graph, each, value, so_far)
+        for alternative in pattern:
+            yield from _match(graph, alternative, value, so_far)
     elif isinstance(pattern, Const):
         if name is None and so_far.constants.get(pattern.name, value) == value:
             constants = so_far.constants | {pattern.name: value}
@@ -155,13 +155,13 @@ def _match(  # noqa: PLR0912 (one branch for each kind of pattern)
             return
         if node.op in _COMMUTATIVE and node.kwargs:
             return  # x + alpha * y
-        begun = Match(so_far.tensors, so_far.constants, so_far.nodes | casts | {bare})
+        start = Match(so_far.tensors, so_far.constants, so_far.nodes | casts | {bare})
         args = list(node.args)
         orders = [args]
         if node.op in _COMMUTATIVE and len(args) > 1:
             orders.append([args[1], args[0], *args[2:]])
         for order in orders:
-            yield from _all(graph, pattern.args, order, begun)
+            yield from _all(graph, pattern.args, order, start)
 
 
 def _all(
@@ -170,5 +170,5 @@ def _all(
     if not patterns:
         yield so_far
         return
-    for each in _match(graph, patterns[0], values[0], so_far):
-        yield from _all(graph, patterns[1:], values[1:], each)
+    for partial in _match(graph, patterns[0], values[0], so_far):
+        yield from _all(graph, patterns[1:], values[1:], partial)

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Final
 
 from agent.proposers.recipe.core import Core, Finder, as_root, single, values
-from agent.proposers.recipe.hooks import finishing
+from agent.proposers.recipe.hooks import with_epilogue
 from agent.proposers.recipe.operands import operand
-from agent.proposers.recipe.patterns import Match, Var, attempt, match, needed, op, require
-from agent.proposers.recipe.reductions import of_rows
+from agent.proposers.recipe.patterns import Match, Var, attempt, match, op, require, unwrap
+from agent.proposers.recipe.reductions import row_reduction
 from agent.proposers.recipe.spellings import (
     BUILT_IN_BIAS,
     GELU_LINEAR,
@@ -19,40 +19,40 @@ from judge.graph import Graph
 
 
 def _gelu_linear(graph: Graph, root: str) -> Core:
-    found = match(graph, GELU_LINEAR, root)
+    hit = match(graph, GELU_LINEAR, root)
     require(graph[root].kwargs.get("approximate", "none") == "none")
-    return _product(graph, root, found, words=frozenset({"gelu"}))
+    return _product(graph, root, hit, words=frozenset({"gelu"}))
 
 
 def _linear(graph: Graph, root: str) -> Core:
     if (core := attempt(_plain, graph, root)) is not None:
         return core
     # Without an activation the bias is what stands after, unless the operator has it built in.
-    found = match(graph, BUILT_IN_BIAS, root)
-    core, bias = _product(graph, root, found), found.tensors["bias"]
+    hit = match(graph, BUILT_IN_BIAS, root)
+    core, bias = _product(graph, root, hit), hit.tensors["bias"]
     require(not graph[root].kwargs and graph.dtype(bias) == graph.dtype(root))
     arguments = {name: value for name, value in core.arguments.items() if name != "bias"}
     # What stands around it has no place beside a bias that is added later.
     return replace(core, arguments=arguments, bias=bias, main="")
 
 
-def _product(graph: Graph, root: str, found: Match, words: frozenset[str] = frozenset()) -> Core:
-    a = found.tensors["a"]
-    weight = found.tensors.get("w")
-    b = weight or found.tensors["b"]
+def _product(graph: Graph, root: str, hit: Match, words: frozenset[str] = frozenset()) -> Core:
+    a = hit.tensors["a"]
+    weight = hit.tensors.get("w")
+    b = weight or hit.tensors["b"]
     left, right = graph.shape(a), graph.shape(b)
     if weight is not None and len(right) == 2:
         right = (right[1], right[0])
     first, second = as_root(graph, root, a), as_root(graph, root, b)
     if weight is not None:
         second += ".t()"
-    bias = found.tensors.get("bias")
+    bias = hit.tensors.get("bias")
     require(bias is None or len(graph.shape(bias)) == 1)
     if len(left) == 2 and not words and bias is None and (len(right) == 1 or right[-1:] == (1,)):
         rows = f"{{{a}}}.shape[0]"
         shape = rows if len(right) == 1 else f"{rows}, 1"
         arguments = {"a": first, "x": f"{second}.reshape(-1)"}
-        return single("matvec", root, arguments, f"{{r}}.view({shape})", nodes=found.nodes)
+        return single("matvec", root, arguments, f"{{r}}.view({shape})", nodes=hit.nodes)
     require(len(right) == 2 and len(left) >= 2)
     if len(left) > 2:
         arguments = {"a": f"{first}.reshape(-1, {{{a}}}.shape[-1])", "b": second}
@@ -61,16 +61,16 @@ def _product(graph: Graph, root: str, found: Match, words: frozenset[str] = froz
         arguments, result = {"a": first, "b": second}, "{r}"
     if bias is not None:
         arguments["bias"] = as_root(graph, root, bias)
-    return single("matmul", root, arguments, result, nodes=found.nodes, words=words, main=a)
+    return single("matmul", root, arguments, result, nodes=hit.nodes, words=words, main=a)
 
 
 def _biased(graph: Graph, root: str) -> Core:
     """With the bias that kernels add themselves."""
-    found = match(graph, LINEAR_BIAS, root)
-    require(not graph[root].kwargs and graph.dtype(root) == graph.dtype(found.tensors["a"]))
+    hit = match(graph, LINEAR_BIAS, root)
+    require(not graph[root].kwargs and graph.dtype(root) == graph.dtype(hit.tensors["a"]))
     # One number added to a matrix times a vector: elementwise work adds it as well.
     require(graph[root].op != "aten.add.Tensor" or graph.shape(root)[1:] != (1,))
-    return _product(graph, root, found)
+    return _product(graph, root, hit)
 
 
 def _plain(graph: Graph, root: str) -> Core:
@@ -80,16 +80,16 @@ def _plain(graph: Graph, root: str) -> Core:
 
 def _row_reduced(graph: Graph, root: str) -> Core:
     """A product whose rows are reduced to one number each, with what is done in between."""
-    kind, place, nodes = of_rows(graph, root)
-    finders = (finishing(_biased), finishing(_plain), _biased, _plain)
-    cores = (attempt(find, graph, place.x) for find in finders)
-    core = needed(next((core for core in cores if core and core.op == "matmul"), None))
+    kind, span, nodes = row_reduction(graph, root)
+    finders = (with_epilogue(_biased), with_epilogue(_plain), _biased, _plain)
+    cores = (attempt(find, graph, span.x) for find in finders)
+    core = unwrap(next((core for core in cores if core and core.op == "matmul"), None))
     arguments = {"kind": repr(kind), "out_dtype": f"torch.{graph.dtype(root)}"}
     return single(
         "matmul-reduce",
         root,
         core.arguments | arguments,
-        "{r}[:, None]" if place.keep else "{r}",
+        "{r}[:, None]" if span.keep else "{r}",
         nodes=core.nodes | nodes,
         functions=core.functions,
         fused=core.fused,
@@ -98,30 +98,30 @@ def _row_reduced(graph: Graph, root: str) -> Core:
 
 def _batched(graph: Graph, root: str) -> Core:
     """Of two tensors of three dimensions and more; leading dimensions are broadcast."""
-    found = match(graph, (PRODUCT, op("bmm.default", Var("a"), Var("b"))), root)
-    a, b = found.tensors["a"], found.tensors["b"]
-    ranks = [len(graph.shape(each)) for each in (a, b)]
-    dtypes = {graph.dtype(each) for each in (a, b, root)}
+    hit = match(graph, (PRODUCT, op("bmm.default", Var("a"), Var("b"))), root)
+    a, b = hit.tensors["a"], hit.tensors["b"]
+    ranks = [len(graph.shape(name)) for name in (a, b)]
+    dtypes = {graph.dtype(name) for name in (a, b, root)}
     require(min(ranks) >= 2 and max(ranks) >= 3 and ranks[1] >= 3 and len(dtypes) == 1)
-    return single("batched-matmul", root, values(a=a, b=b), nodes=found.nodes, main=a)
+    return single("batched-matmul", root, values(a=a, b=b), nodes=hit.nodes, main=a)
 
 
 def _triangular(graph: Graph, root: str) -> Core:
     """A triangle of a product: what is zeroed afterwards is not computed. Of factors that are
     triangles themselves, zeros are not read."""
     part = _triangle(graph, root)
-    inner = needed(operand(graph[root])) if part is not None else root
-    found = match(graph, PRODUCT, inner)
-    a, b = found.tensors["a"], found.tensors["b"]
-    parts = [_triangle(graph, each) for each in (a, b)]
-    require(all(len(graph.shape(each)) == 2 for each in (a, b)))
-    require(len({graph.dtype(each) for each in (a, b, root)}) == 1)
+    inner = unwrap(operand(graph[root])) if part is not None else root
+    hit = match(graph, PRODUCT, inner)
+    a, b = hit.tensors["a"], hit.tensors["b"]
+    parts = [_triangle(graph, name) for name in (a, b)]
+    require(all(len(graph.shape(name)) == 2 for name in (a, b)))
+    require(len({graph.dtype(name) for name in (a, b, root)}) == 1)
     require([part, *parts] != [None, None, None])
     arguments = values(a=a, b=b)
     for name, which in zip(("part_a", "part_b", "part_c"), (*parts, part), strict=True):
         arguments[name] = repr(which or 0)
-    inputs = tuple(each for each in dict.fromkeys((a, b)) if each in graph.triangles)
-    return single("matmul-triangular", root, arguments, nodes=found.nodes, triangles=inputs)
+    inputs = tuple(name for name in dict.fromkeys((a, b)) if name in graph.triangles)
+    return single("matmul-triangular", root, arguments, nodes=hit.nodes, triangles=inputs)
 
 
 def _triangle(graph: Graph, name: str) -> int | None:
@@ -137,6 +137,6 @@ def _triangle(graph: Graph, name: str) -> int | None:
 
 PRODUCTS: Final[tuple[Finder, ...]] = (
     _triangular, _row_reduced,
-    finishing(_biased), finishing(_plain), finishing(_batched),
+    with_epilogue(_biased), with_epilogue(_plain), with_epilogue(_batched),
     _gelu_linear, _biased, _linear, _batched,
 )  # fmt: skip

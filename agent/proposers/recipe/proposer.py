@@ -8,12 +8,12 @@ from typing import Protocol
 from agent.optimize.candidate import Hypothesis, Proposal, SearchState
 from agent.optimize.dedupe import digest
 from agent.optimize.proposers import Proposer, Spending
-from agent.proposers.recipe.adapt import Adapted, CannotAdaptError, adapt, fits
-from agent.proposers.recipe.carry import Stock
+from agent.proposers.recipe.adapt import AdaptedFile, CannotAdaptError, adapt, fits
+from agent.proposers.recipe.carry import Recipe
+from agent.proposers.recipe.catalog import Catalog
 from agent.proposers.recipe.core import FLOATS, Core
-from agent.proposers.recipe.operators import Recognised, recognise
-from agent.proposers.recipe.rewrites import rewritten
-from agent.proposers.recipe.stock import Shelf
+from agent.proposers.recipe.operators import Recognition, recognise
+from agent.proposers.recipe.rewrites import rewrite_graph
 from judge.graph import Graph, export_graph
 from kb.errors import KbError
 from kb.problems.reading import read_problem
@@ -53,20 +53,20 @@ class RecipeProposer(Proposer):
 
     Parameters
     ----------
-    shelf
+    catalog
         Where kernels come from.
     export
         Makes the graph of a problem file: text, name, dtype. By default in a sandboxed worker.
     screen
-        Tries what was adapted; None proposes it as it is, as the shelf orders it.
+        Tries what was adapted; None proposes it as it is, as the catalog orders it.
     """
 
     name = "recipe"
 
     def __init__(
-        self, shelf: Shelf, export: Export = export_graph, screen: Screen | None = None
+        self, catalog: Catalog, export: Export = export_graph, screen: Screen | None = None
     ) -> None:
-        self._shelf = shelf
+        self._catalog = catalog
         self._export = export
         self._screen = screen
         self._proposals: dict[tuple[str, str | None, str | None, str | None], list[Proposal]] = {}
@@ -86,7 +86,7 @@ class RecipeProposer(Proposer):
             self.notes = ()  # they were told
         else:
             self._proposals[key] = []  # what fails is told once, not in every round
-            self._proposals[key] = self._screened(state, self._made(state))
+            self._proposals[key] = self._screen_proposals(state, self._make_proposals(state))
         return [
             proposal
             for proposal in self._proposals[key]
@@ -100,44 +100,44 @@ class RecipeProposer(Proposer):
         """GPU time of screening."""
         return Spending() if self._screen is None else self._screen.spent
 
-    def _screened(self, state: SearchState, made: list[Proposal]) -> list[Proposal]:
+    def _screen_proposals(self, state: SearchState, proposals: list[Proposal]) -> list[Proposal]:
         if self._screen is None:
-            return made
-        found = self._screen.screen(state, made)
+            return proposals
+        screened = self._screen.screen(state, proposals)
         self.notes = (*self.notes, *self._screen.notes)
-        return found
+        return screened
 
-    def _made(self, state: SearchState) -> list[Proposal]:
+    def _make_proposals(self, state: SearchState) -> list[Proposal]:
         graph = self._export(state.problem.source, state.problem.name, state.dtype)
         graph = replace(graph, triangles=_triangles(graph, state.problem.source))
         if not graph.computed:
             raise CannotAdaptError("the model computes nothing")
-        changed = rewritten(graph)
+        changed = rewrite_graph(graph)
         if changed is None:
-            return self._adapted(graph, state)
+            return self._adapt_graph(graph, state)
         other, rules = changed
-        made: list[Proposal] = []
+        pool: list[Proposal] = []
         notes: list[str] = []
         for form, most in ((other, _MOST_REWRITTEN), (graph, _MOST)):
             try:
-                made += self._adapted(form, state)[:most]
+                pool += self._adapt_graph(form, state)[:most]
             except CannotAdaptError as error:
-                if form is graph and not made:
+                if form is graph and not pool:
                     raise
                 notes.append(str(error))
             else:
                 notes += self.notes
             if form is other:
-                told = f"; rewritten: {', '.join(rules)}"
-                made = [
-                    proposal.model_copy(update={"note": proposal.note + told}) for proposal in made
+                note = f"; rewritten: {', '.join(rules)}"
+                pool = [
+                    proposal.model_copy(update={"note": proposal.note + note}) for proposal in pool
                 ]
         self.notes = tuple(dict.fromkeys(notes))
-        return made[:_MOST]
+        return pool[:_MOST]
 
-    def _adapted(self, graph: Graph, state: SearchState) -> list[Proposal]:
+    def _adapt_graph(self, graph: Graph, state: SearchState) -> list[Proposal]:
         """Proposals for one form of the graph."""
-        kernels = _Kernels(self._shelf, graph, state)
+        kernels = _Kernels(self._catalog, graph, state)
         everything = recognise(graph)
         if not everything.cores and (whole := self._elementwise(graph, state)) is not None:
             return [whole]
@@ -148,29 +148,29 @@ class RecipeProposer(Proposer):
             families = ", ".join(dict.fromkeys(core.op for core in everything.cores))
             raise CannotAdaptError(
                 f"no proposals: the knowledge base has no kernel of {families} that fits"
-                f" ({kernels.why or 'it has none at all'})"
+                f" ({kernels.misfit or 'it has none at all'})"
             )
-        made: dict[str, Proposal] = {}
+        by_source: dict[str, Proposal] = {}
         notes: list[str] = []
-        for found in ways:
-            for chosen in choices([kernels.of(core) for core in found.cores]):
-                pairs = list(zip(found.cores, chosen, strict=True))
+        for way in ways:
+            for kernel_choice in choices([kernels.of(core) for core in way.cores]):
+                pairs = list(zip(way.cores, kernel_choice, strict=True))
                 try:
                     adapted = adapt(graph, pairs, state.problem.stem)
                 except KbError as error:
                     notes.append(str(error))
                 else:
-                    made.setdefault(adapted.source, _proposal(found, chosen, adapted))
+                    by_source.setdefault(adapted.source, _proposal(way, kernel_choice, adapted))
         self.notes = tuple(dict.fromkeys(notes))
-        if not made:
+        if not by_source:
             raise CannotAdaptError(f"no proposals: {self.notes[0] if self.notes else 'none fits'}")
-        return list(made.values())[:_MOST]
+        return list(by_source.values())[:_MOST]
 
     def _elementwise(self, graph: Graph, state: SearchState) -> Proposal | None:
         """A model of elementwise operators alone as one kernel, in the form of the knowledge
         base's best kernel that streams through memory; None without one, or where it cannot be."""
-        stock = self._shelf.kernels(_STREAMING, state.architecture, state.gpu)
-        model = next((each for each in stock if not each.cuda), None)
+        recipes = self._catalog.kernels(_STREAMING, state.architecture, state.gpu)
+        model = next((kernel for kernel in recipes if not kernel.cuda), None)
         if model is None:
             return None
         try:
@@ -207,83 +207,83 @@ def _triangles(graph: Graph, source: str) -> dict[str, int]:
 
 
 class _Kernels:
-    """Kernels of the shelf for each core, looked up once."""
+    """Kernels of the catalog for each core, looked up once."""
 
-    def __init__(self, shelf: Shelf, graph: Graph, state: SearchState) -> None:
-        self._shelf = shelf
+    def __init__(self, catalog: Catalog, graph: Graph, state: SearchState) -> None:
+        self._catalog = catalog
         self._graph = graph
         self._state = state
-        self._found: dict[str, Sequence[Stock]] = {}
-        self.why = ""
+        self._by_family: dict[str, Sequence[Recipe]] = {}
+        self.misfit = ""
         """Why the last kernel did not fit."""
 
-    def of(self, core: Core) -> list[Stock]:
+    def of(self, core: Core) -> list[Recipe]:
         """Kernels of the core's family that take its operands, best first."""
-        if core.op not in self._found:
+        if core.op not in self._by_family:
             state = self._state
-            self._found[core.op] = self._shelf.kernels(core.op, state.architecture, state.gpu)
+            self._by_family[core.op] = self._catalog.kernels(core.op, state.architecture, state.gpu)
         # Tensors of both kinds, the model's and the problem's, have the operands' dtype.
         dtypes = {self._graph.dtype(name) for name in core.results} & FLOATS
         fitting = []
-        for stock in self._found[core.op]:
-            why = fits(core, stock)
-            if why is None and not dtypes <= set(stock.dtypes):
-                why = f"it takes no {', '.join(sorted(dtypes - set(stock.dtypes)))}"
+        for recipe in self._by_family[core.op]:
+            why = fits(core, recipe)
+            if why is None and not dtypes <= set(recipe.dtypes):
+                why = f"it takes no {', '.join(sorted(dtypes - set(recipe.dtypes)))}"
             if why is None:
-                fitting.append(stock)
+                fitting.append(recipe)
             else:
-                self.why = f"{stock.slug}: {why}"
+                self.misfit = f"{recipe.slug}: {why}"
         return fitting
 
 
-def _ways(graph: Graph, kernels: _Kernels) -> list[Recognised]:
+def _ways(graph: Graph, kernels: _Kernels) -> list[Recognition]:
     """Ways to take the graph apart: the one with the largest patterns that there are kernels for,
     then without what that found, as long as something is found."""
-    ways: list[Recognised] = []
-    passed: list[Core] = []
+    ways: list[Recognition] = []
+    tried: list[Core] = []
 
     def usable(core: Core) -> bool:
-        return core not in passed and bool(kernels.of(core))
+        return core not in tried and bool(kernels.of(core))
 
     while len(ways) < _MOST_WAYS:
-        found = recognise(graph, usable)
-        if not found.cores:
+        way = recognise(graph, usable)
+        if not way.cores:
             break
-        ways.append(found)
-        passed += found.cores
+        ways.append(way)
+        tried += way.cores
     return ways
 
 
-def choices(kernels: Sequence[Sequence[Stock]]) -> list[list[Stock]]:
+def choices(kernels: Sequence[Sequence[Recipe]]) -> list[list[Recipe]]:
     """Which kernel does each core's work in a file: all their best, and in turn another for one of
     them. CUDA kernels may be for some sizes only, so one of the first files has none."""
-    best = [kernel[0] for kernel in kernels]
-    found = [best]
-    triton = [next((stock for stock in kernel if not stock.cuda), None) for kernel in kernels]
-    without = [stock for stock in triton if stock is not None]
+    best = [ranked[0] for ranked in kernels]
+    picks = [best]
+    triton = [next((recipe for recipe in ranked if not recipe.cuda), None) for ranked in kernels]
+    without = [recipe for recipe in triton if recipe is not None]
     if len(without) == len(best) and without != best:
-        found.append(without)
-    for place, kernel in enumerate(kernels):
-        found += [[*best[:place], other, *best[place + 1 :]] for other in kernel[1:]]
-    return [one for place, one in enumerate(found) if one not in found[:place]]
+        picks.append(without)
+    for place, ranked in enumerate(kernels):
+        picks += [[*best[:place], other, *best[place + 1 :]] for other in ranked[1:]]
+    return [pick for place, pick in enumerate(picks) if pick not in picks[:place]]
 
 
-def _counted(names: Sequence[str]) -> str:
+def _with_counts(names: Sequence[str]) -> str:
     """Names in the order of their first appearance; a network has dozens of one kind."""
     counts = Counter(names)
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())
 
 
-def _proposal(found: Recognised, chosen: Sequence[Stock], adapted: Adapted) -> Proposal:
-    names = _counted([stock.slug for stock in chosen])
-    families = _counted([core.op for core in found.cores])
+def _proposal(way: Recognition, kernels: Sequence[Recipe], adapted: AdaptedFile) -> Proposal:
+    names = _with_counts([recipe.slug for recipe in kernels])
+    families = _with_counts([core.op for core in way.cores])
     # What sets this file apart from the others is the technique of its first kernel that has one.
-    family = next((stock.techniques[0] for stock in chosen if stock.techniques), FAMILY)
+    family = next((recipe.techniques[0] for recipe in kernels if recipe.techniques), FAMILY)
     note = f"{families}: {names}"
     if adapted.fused:
         note += f"; fused after: {', '.join(adapted.fused)}"
     if adapted.beside:
-        note += "; beside: " + ", ".join(f"{each} by PyTorch" for each in adapted.beside)
+        note += "; beside: " + ", ".join(f"{name} by PyTorch" for name in adapted.beside)
     return Proposal(
         source=adapted.source,
         proposer=RecipeProposer.name,
@@ -291,6 +291,6 @@ def _proposal(found: Recognised, chosen: Sequence[Stock], adapted: Adapted) -> P
         hypothesis=Hypothesis(
             claim=f"{names} of the knowledge base is a good start for {families}"
         ),
-        chunks=tuple(dict.fromkeys(stock.chunk for stock in chosen if stock.chunk)),
+        chunks=tuple(dict.fromkeys(recipe.chunk for recipe in kernels if recipe.chunk)),
         note=note,
     )

@@ -24,8 +24,8 @@ def nvfp4(graph: Graph, root: str) -> Core:
         for arg in graph[name].args
         if isinstance(arg, int | float)
     }
-    down = {("aten.gt.Scalar", each) for each in _TIES_DOWN}
-    up = {("aten.ge.Scalar", each) for each in _TIES_UP}
+    down = {("aten.gt.Scalar", threshold) for threshold in _TIES_DOWN}
+    up = {("aten.ge.Scalar", threshold) for threshold in _TIES_UP}
     require(down | up <= constants)
     scales = [
         name
@@ -60,11 +60,11 @@ def nvfp4(graph: Graph, root: str) -> Core:
     )
 
 
-def quantized(find: Finder, family: str) -> Finder:
+def with_nvfp4(find: Finder, family: str) -> Finder:
     """A finder of what `find` finds where nothing but NVFP4 quantization takes its result: the
     kernels of `family` do both in one pass, in float32 from operands of any dtype."""
 
-    def found(graph: Graph, root: str) -> Core:
+    def finder(graph: Graph, root: str) -> Core:
         codes = nvfp4(graph, root)
         (values,) = codes.reads
         inner = find(graph, values)
@@ -82,7 +82,7 @@ def quantized(find: Finder, family: str) -> Finder:
             arguments=arguments | {"global_scale": scale},
         )
 
-    return found
+    return finder
 
 
 def _global_scale(graph: Graph, inside: set[str]) -> float:
@@ -105,14 +105,14 @@ def _global_scale(graph: Graph, inside: set[str]) -> float:
 
 
 def _ancestors(graph: Graph, name: str) -> set[str]:
-    found: set[str] = set()
-    left = [name]
-    while left:
-        for each in operands(graph[left.pop()]):
-            if each not in found:
-                found.add(each)
-                left.append(each)
-    return found
+    ancestors: set[str] = set()
+    stack = [name]
+    while stack:
+        for source in operands(graph[stack.pop()]):
+            if source not in ancestors:
+                ancestors.add(source)
+                stack.append(source)
+    return ancestors
 
 
 def _depends_on_inputs(graph: Graph, name: str) -> bool:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from agent.proposers.recipe.core import Core, Finder, hookable, out_dtype, values
-from agent.proposers.recipe.hooks import fusing
+from agent.proposers.recipe.hooks import with_fusion
 from agent.proposers.recipe.operands import argument, operand, result_of
-from agent.proposers.recipe.patterns import attempt, needed, require
+from agent.proposers.recipe.patterns import attempt, require, unwrap
 from judge.graph import Graph
 from judge.worker import messages as m
 
@@ -34,15 +34,15 @@ _PAIRED_VARIANCES: Final = ("aten.var_mean.dim", "aten.var_mean.correction")
 
 def _reduce(graph: Graph, root: str) -> Core:
     """Sum, mean, product, maximum or minimum."""
-    kind, place, inner = _reduction(graph, root, _REDUCTIONS)
-    return _core(graph, root, "reduce", place, {"kind": repr(kind)}, inner)
+    kind, span, inner = _reduction(graph, root, _REDUCTIONS)
+    return _core(graph, root, "reduce", span, {"kind": repr(kind)}, inner)
 
 
 def _logsumexp(graph: Graph, root: str) -> Core:
     """The logarithm of a sum of exponentials."""
     node = graph[root]
     require(node.op == _LOGSUMEXP and not set(node.kwargs) - {"keepdim"})
-    return _core(graph, root, "logsumexp", _place(graph, node, argument(node, 1)), {})
+    return _core(graph, root, "logsumexp", _span(graph, node, argument(node, 1)), {})
 
 
 def _argmax(graph: Graph, root: str) -> Core:
@@ -51,12 +51,12 @@ def _argmax(graph: Graph, root: str) -> Core:
     if node.op in _PLACES:
         largest, inner, results = _PLACES[node.op], frozenset[str](), {root: 1}
     else:
-        source = needed(result_of(graph, root, _PAIRS))
+        source = unwrap(result_of(graph, root, _PAIRS))
         node = graph[source]
         largest, inner, results = _PAIRS[node.op], frozenset({source}), _parts(graph, source)
     dim = argument(node, 1)
-    place = _place(graph, node, None if dim is None else [dim])
-    return _core(graph, root, "argmax", place, {"largest": repr(largest)}, inner, results)
+    span = _span(graph, node, None if dim is None else [dim])
+    return _core(graph, root, "argmax", span, {"largest": repr(largest)}, inner, results)
 
 
 def _variance(graph: Graph, root: str) -> Core:
@@ -65,31 +65,31 @@ def _variance(graph: Graph, root: str) -> Core:
     if node.op in _VARIANCES:
         source, results = root, {root: 0}
     else:
-        source = needed(result_of(graph, root, _PAIRED_VARIANCES))
+        source = unwrap(result_of(graph, root, _PAIRED_VARIANCES))
         node, results = graph[source], _parts(graph, source)
-    place = _place(graph, node, argument(node, 1), keep_at=3)
+    span = _span(graph, node, argument(node, 1), keep_at=3)
     correction: Any = node.kwargs.get("correction", 1)
     if node.op.endswith(".dim") and len(node.args) > 2:
         correction = 1 if node.args[2] else 0
-    given = {"correction": repr(float(1 if correction is None else correction))}
+    settings = {"correction": repr(float(1 if correction is None else correction))}
     inner = frozenset({source} - {root})
-    core = _core(graph, root, "variance", place, given, inner, results)
+    core = _core(graph, root, "variance", span, settings, inner, results)
     if "aten.std" in node.op:
         return replace(core, results={root: core.results[root] + ".sqrt()"})
-    mean = _same_mean(graph, source, place)
+    mean = _same_mean(graph, source, span)
     if mean is None or source != root:
         return core
-    more = _core(graph, mean, "variance", place, given, results={mean: 1})
+    more = _core(graph, mean, "variance", span, settings, results={mean: 1})
     return replace(core, nodes=core.nodes | {mean}, results=core.results | more.results)
 
 
-def _same_mean(graph: Graph, variance: str, place: "Place") -> str | None:
+def _same_mean(graph: Graph, variance: str, span: "Span") -> str | None:
     """The mean along the same dimensions, which the kernel gives with the variance."""
-    for name in graph.users[place.x]:
+    for name in graph.users[span.x]:
         node = graph[name]
         if node.op == "aten.mean.dim" and name != variance and not node.kwargs:
-            other = attempt(_place, graph, node, node.args[1])
-            if other is not None and (other.first, other.count) == (place.first, place.count):
+            other = attempt(_span, graph, node, node.args[1])
+            if other is not None and (other.first, other.count) == (span.first, span.count):
                 return name
     return None
 
@@ -100,8 +100,8 @@ def _norm(graph: Graph, root: str) -> Core:
     require(node.op == "aten.linalg_vector_norm.default" and not node.kwargs)
     order = argument(node, 1, 2)
     require(order in (1, 2))
-    place = _place(graph, node, argument(node, 2), keep_at=3)
-    core = _core(graph, root, "reduce", place, {"kind": "'sum'"})
+    span = _span(graph, node, argument(node, 2), keep_at=3)
+    core = _core(graph, root, "reduce", span, {"kind": "'sum'"})
     before, after = f"_power_{root}", f"_root_{root}"
     power, back = ("x * x", "tl.sqrt(x)") if order == 2 else ("tl.abs(x)", "x")
     texts = tuple(
@@ -118,16 +118,16 @@ def _divergence(graph: Graph, root: str) -> Core:
     where they have no other use."""
     node = graph[root]
     require(node.op == "aten.kl_div.default" and node.kwargs.get("log_target", False) is False)
-    kind = needed({1: "mean", 2: "sum"}.get(argument(node, 2, 1)))
-    x, target = needed(operand(node)), needed(operand(node, 1))
+    kind = unwrap({1: "mean", 2: "sum"}.get(argument(node, 2, 1)))
+    x, target = unwrap(operand(node)), unwrap(operand(node, 1))
     require(graph.shape(x) == graph.shape(target))
     inner, mine = frozenset[str](), "x"
     if graph[x].op == "aten.log.default" and set(graph.users[x]) == {root}:
         inner, mine = frozenset({x}), "tl.log(x)"
-        x = needed(operand(graph[x]))
-    place = _place(graph, node, None)
+        x = unwrap(operand(graph[x]))
+    span = _span(graph, node, None)
     require(graph.dtype(x) == graph.dtype(root))
-    core = _core(graph, root, "reduce", replace(place, x=x), {"kind": repr(kind)}, inner)
+    core = _core(graph, root, "reduce", replace(span, x=x), {"kind": repr(kind)}, inner)
     before = f"_divergence_{root}"
     # As PyTorch: 0 times the logarithm of 0 is 0 for the target's own, NaN for the other.
     text = (
@@ -146,7 +146,7 @@ def _scan(graph: Graph, root: str) -> Core:
     """Running sums or products."""
     node = graph[root]
     kinds = {"aten.cumsum.default": "sum", "aten.cumprod.default": "prod"}
-    kind, x = needed(kinds.get(node.op)), needed(operand(node))
+    kind, x = unwrap(kinds.get(node.op)), unwrap(operand(node))
     rank = len(graph.shape(x))
     require(rank > 0 and not set(node.kwargs) - {"dtype"})
     require("float" in graph.dtype(x) and "float" in graph.dtype(root))
@@ -159,12 +159,12 @@ def _reverse_scan(graph: Graph, root: str) -> Core:
     """Running sums or products from the end: turned around, scanned, turned back."""
     node = graph[root]
     require(node.op == "aten.flip.default")
-    core = _scan(graph, needed(operand(node)))
+    core = _scan(graph, unwrap(operand(node)))
     first = graph[core.main]
     require(first.op == "aten.flip.default")
-    x = needed(operand(first))
+    x = unwrap(operand(first))
     rank = len(graph.shape(root))
-    axes = [[int(axis) % rank for axis in argument(each, 1)] for each in (node, first)]
+    axes = [[int(axis) % rank for axis in argument(flip, 1)] for flip in (node, first)]
     require(axes == [[int(core.arguments["dim"])]] * 2)
     arguments = core.arguments | values(x=x) | {"reverse": "True"}
     nodes = core.nodes | {root, first.name}
@@ -172,7 +172,7 @@ def _reverse_scan(graph: Graph, root: str) -> Core:
 
 
 @dataclass(frozen=True)
-class Place:
+class Span:
     """Neighbouring dimensions that are reduced."""
 
     x: str
@@ -182,22 +182,22 @@ class Place:
     keep: bool
 
 
-def _place(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> Place:
+def _span(graph: Graph, node: m.GraphNode, dims: Any, keep_at: int = 2) -> Span:
     """Dimensions that are neighbours, of floating-point numbers. `keep_at` is where the operator
     has `keepdim`."""
-    x = needed(operand(node))
+    x = unwrap(operand(node))
     require(graph.is_tensor(x) and "float" in graph.dtype(x))
     rank = len(graph.shape(x))
     require(dims is None or isinstance(dims, list))
-    chosen = sorted({int(dim) % rank for dim in dims}) if dims and rank else [*range(rank)]
-    require(bool(chosen) and chosen == [*range(chosen[0], chosen[0] + len(chosen))])
-    given = argument(node, keep_at, node.kwargs.get("keepdim"))
-    return Place(x, chosen[0], len(chosen), rank, keep=given is True)
+    axes = sorted({int(dim) % rank for dim in dims}) if dims and rank else [*range(rank)]
+    require(bool(axes) and axes == [*range(axes[0], axes[0] + len(axes))])
+    keep = argument(node, keep_at, node.kwargs.get("keepdim"))
+    return Span(x, axes[0], len(axes), rank, keep=keep is True)
 
 
 def _reduction(
     graph: Graph, root: str, kinds: Mapping[str, str]
-) -> tuple[str, Place, frozenset[str]]:
+) -> tuple[str, Span, frozenset[str]]:
     """What a reduction is called, where it lies, and the operator inside of it, if there is one:
     values of `max` along a dimension are a reduction where nobody reads the indices."""
     node, inner = graph[root], frozenset[str]()
@@ -208,37 +208,37 @@ def _reduction(
         kind = "max" if _PAIRS[node.op] else "min"
     require(not set(node.kwargs) - {"dtype", "keepdim"})
     dims = argument(node, 1)
-    return needed(kind), _place(graph, node, [dims] if isinstance(dims, int) else dims), inner
+    return unwrap(kind), _span(graph, node, [dims] if isinstance(dims, int) else dims), inner
 
 
-def of_rows(graph: Graph, root: str) -> tuple[str, Place, frozenset[str]]:
+def row_reduction(graph: Graph, root: str) -> tuple[str, Span, frozenset[str]]:
     """The reduction of a matrix's last dimension that ends in `root`: what it is called, where it
     lies and its operators."""
-    kind, place, inner = _reduction(graph, root, _ROW_REDUCTIONS)
-    require((place.rank, place.first, place.count) == (2, 1, 1))
-    return kind, place, inner | {root}
+    kind, span, inner = _reduction(graph, root, _ROW_REDUCTIONS)
+    require((span.rank, span.first, span.count) == (2, 1, 1))
+    return kind, span, inner | {root}
 
 
 def _core(  # noqa: PLR0917 (each is a part of the core)
     graph: Graph,
     root: str,
     family: str,
-    place: Place,
-    given: dict[str, str],
+    span: Span,
+    settings: dict[str, str],
     inner: frozenset[str] = frozenset(),
     results: dict[str, int] | None = None,
 ) -> Core:
     """`results` says which of several tensors each value is; None where there is one."""
-    x, first, end = place.x, place.first, place.first + place.count
-    flat = f".flatten({first}, {end - 1})" if place.count > 1 else ""
-    arguments = {"x": f"{{{x}}}{flat}", "dim": str(first), **given}
+    x, first, end = span.x, span.first, span.first + span.count
+    flat = f".flatten({first}, {end - 1})" if span.count > 1 else ""
+    arguments = {"x": f"{{{x}}}{flat}", "dim": str(first), **settings}
     floating = [result for result in results or [root] if "float" in graph.dtype(result)]
     if floating:
         arguments |= out_dtype(graph, floating[0], x)
     back = ""
-    if place.keep:
-        parts = [f"*{{{x}}}.shape[:{first}]"] * (first > 0) + ["1"] * place.count
-        parts += [f"*{{{x}}}.shape[{end}:]"] * (end < place.rank)
+    if span.keep:
+        parts = [f"*{{{x}}}.shape[:{first}]"] * (first > 0) + ["1"] * span.count
+        parts += [f"*{{{x}}}.shape[{end}:]"] * (end < span.rank)
         back = f".view({', '.join(parts)})"
     marks = {root: "{r}"}
     if results is not None:
@@ -250,7 +250,7 @@ def _core(  # noqa: PLR0917 (each is a part of the core)
         {name: f"{mark}{back}" for name, mark in marks.items()},
         returns=1 if results is None else 2,
         main=x,
-        lanes=place.rank - end if end < place.rank else place.count,
+        lanes=span.rank - end if end < span.rank else span.count,
         out_lanes=max(1, len(graph.shape(root))),
     )
 
@@ -261,7 +261,7 @@ def _parts(graph: Graph, source: str) -> dict[str, int]:
 
 # With what is around them; then alone.
 FUSED_REDUCTIONS: Final[tuple[Finder, ...]] = tuple(
-    fusing(find) for find in (_variance, _reduce, _logsumexp, _argmax, _reverse_scan, _scan)
+    with_fusion(find) for find in (_variance, _reduce, _logsumexp, _argmax, _reverse_scan, _scan)
 )
 REDUCTIONS: Final[tuple[Finder, ...]] = (
     _variance, _reduce, _logsumexp, _argmax, _norm, _divergence, _reverse_scan, _scan,

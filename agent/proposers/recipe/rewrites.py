@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from agent.proposers.recipe.operands import operand
-from agent.proposers.recipe.patterns import needed, require
+from agent.proposers.recipe.patterns import require, unwrap
 from agent.proposers.recipe.rewrites_windows import Attention, Pooling
 from agent.proposers.recipe.rewriting import ADDING, Rewriting, ref
 from agent.proposers.recipe.windows import TRANSPOSED, numbers, read_convolution
@@ -31,7 +31,7 @@ _OF_ONE: Final = frozenset({_MEAN, _SUM, "aten.logsumexp.default", "aten.amax.de
 _PAIRS: Final = ("aten.max.dim", "aten.min.dim")
 
 
-def rewritten(graph: Graph) -> tuple[Graph, tuple[str, ...]] | None:
+def rewrite_graph(graph: Graph) -> tuple[Graph, tuple[str, ...]] | None:
     """The graph with reductions moved before linear maps, and which rules were used; None where
     none of them applies."""
     used: list[str] = []
@@ -39,10 +39,12 @@ def rewritten(graph: Graph) -> tuple[Graph, tuple[str, ...]] | None:
     while changed:
         changed = False
         for name in graph.computed:
-            forms = (form(graph, name).tried() for form in (_Reduction, Pooling, Attention))
-            found = next((form for form in forms if form is not None), None)
-            if found is not None:
-                graph, rule = found
+            results = (
+                kind(graph, name).apply_first_rule() for kind in (_Reduction, Pooling, Attention)
+            )
+            rewrite = next((result for result in results if result is not None), None)
+            if rewrite is not None:
+                graph, rule = rewrite
                 used += [rule] if rule else []
                 changed = True
                 break
@@ -54,50 +56,50 @@ class _Reduction(Rewriting):
 
     # Rules: each writes the nodes in place of the reduction, and returns what it is called
 
-    def _of_one(self) -> str:
+    def _single_element(self) -> str:
         """A reduction of dimensions of one element."""
         node = self._node
         if node.op == "getitem":
             require(node.args[1] == 0)
-            node = self._graph[needed(operand(node))]
+            node = self._graph[unwrap(operand(node))]
             require(node.op in _PAIRS)
         else:
             require(node.op in _OF_ONE)
-        x = needed(operand(node))
+        x = unwrap(operand(node))
         dims = _dims(node, len(self._shape(x)))
         require(not node.kwargs and bool(dims))
         require(self._graph.dtype(x) == self._graph.dtype(self._node.name))
         require(all(self._shape(x)[dim] == 1 for dim in dims))
-        self._view(x)
+        self._emit(x)
         return ""
 
     def _source(self) -> tuple[m.GraphNode, list[int]]:
         """What a sum or a mean alone reads, and over which of its dimensions."""
         node = self._node
         require(self._op in (_MEAN, _SUM) and not node.kwargs)
-        x = needed(operand(node))
+        x = unwrap(operand(node))
         dims = _dims(node, len(self._shape(x)))
-        require(self._alone(x) and bool(dims) and not self._graph[x].kwargs)
+        require(self._has_one_user(x) and bool(dims) and not self._graph[x].kwargs)
         return self._graph[x], dims
 
-    def _through(self) -> str:
+    def _past_affine(self) -> str:
         """What is added or multiplied elementwise comes after the reduction, if a linear map is
         before it."""
         x, dims = self._source()
-        place, inner, mine = self._affine(x)
+        place, inner, side = self._affine(x)
         adds, rank = x.op in ADDING, len(self._shape(x.name))
         other: Any = x.args[1 - place]
-        if mine is None or {*self._along(mine, rank, dims)} == {1}:
+        if side is None or {*self._along(side, rank, dims)} == {1}:
             require(not (adds and self._sums))
         else:
             # Reduced as well, and added after that.
-            shape, whole = self._shape(mine), self._shape(x.name)
-            require(adds and self._along(mine, rank, dims) == [whole[dim] for dim in dims])
+            shape, whole = self._shape(side), self._shape(x.name)
+            require(adds and self._along(side, rank, dims) == [whole[dim] for dim in dims])
             require(math.prod(shape) < math.prod(whole))
             lead = rank - len(shape)
-            other = ref(self._reduction(mine, [dim - lead for dim in dims]))
-        args: list[Any] = [ref(self._reduction(inner, dims)), other]
-        self._view(self._add(x.op, args[::-1] if place else args, self._reduced(x.name, dims)))
+            other = ref(self._add_reduction(side, [dim - lead for dim in dims]))
+        args: list[Any] = [ref(self._add_reduction(inner, dims)), other]
+        self._emit(self._add(x.op, args[::-1] if place else args, self._out_sizes(x.name, dims)))
         return ""
 
     def _columns(self) -> str:
@@ -105,16 +107,16 @@ class _Reduction(Rewriting):
         last = len(self._shape(x.name)) - 1
         require(last in dims and self._shape(x.name)[last] > 1)
         left, weight, along, bias = self._product(x)
-        vector = self._reduction(weight, [along])
+        vector = self._add_reduction(weight, [along])
         # [1, K] as a linear map has it, [K, 1] as a product has.
         name = "aten.matmul.default" if along else "aten.linear.default"
         shape = [*self._shape(x.name)[:-1], 1]
         y = self._add(name, [ref(left), ref(vector)], shape)
         if bias is not None:
-            added = [ref(y), ref(self._reduction(bias, [0]))]
-            y = self._add("aten.add.Tensor", added, shape)
+            args = [ref(y), ref(self._add_reduction(bias, [0]))]
+            y = self._add("aten.add.Tensor", args, shape)
         rest = [dim for dim in dims if dim != last]
-        self._view(self._reduction(y, rest) if rest else y)
+        self._emit(self._add_reduction(y, rest) if rest else y)
         return _COLUMNS
 
     def _rows(self) -> str:
@@ -122,10 +124,10 @@ class _Reduction(Rewriting):
         left, _, _, bias = self._product(x)
         require(len(self._shape(x.name)) - 1 not in dims and not (bias is not None and self._sums))
         require(len(self._shape(left)) == len(self._shape(x.name)))
-        reduced = ref(self._reduction(left, dims))
+        reduced = ref(self._add_reduction(left, dims))
         args: list[Any] = [*x.args]
         args[x.op == "aten.addmm.default"] = reduced
-        self._view(self._add(x.op, args, self._reduced(x.name, dims)))
+        self._emit(self._add(x.op, args, self._out_sizes(x.name, dims)))
         return _ROWS
 
     def _positions(self) -> str:
@@ -134,54 +136,54 @@ class _Reduction(Rewriting):
         x, dims = self._source()
         transposed = x.op in TRANSPOSED
         tensors, settings, axes = read_convolution(self._graph, x.name, transposed=transposed)
-        given, weight, bias = (tensors.get(each) for each in ("x", "weight", "bias"))
-        given, weight = needed(given), needed(weight)
+        image, weight, bias = (tensors.get(name) for name in ("x", "weight", "bias"))
+        image, weight = unwrap(image), unwrap(weight)
         taps = [*range(2, 2 + axes)]
-        require(self._op == _MEAN and dims == taps and len(self._shape(given)) == 2 + axes)
-        batch, channels, *sizes = self._shape(given)
-        made, window = self._shape(x.name), self._shape(weight)[2:]
-        stretches = _stretches(settings, sizes, window, made[2:], transposed=transposed)
+        require(self._op == _MEAN and dims == taps and len(self._shape(image)) == 2 + axes)
+        batch, channels, *sizes = self._shape(image)
+        out, window = self._shape(x.name), self._shape(weight)[2:]
+        stretches = _stretches(settings, sizes, window, out[2:], transposed=transposed)
         whole = all(
             {*stretch} == {(0, size)} for stretch, size in zip(stretches, sizes, strict=True)
         )
         if whole:
-            means = self._add(_MEAN, [ref(given), taps], [batch, channels])
+            means = self._add(_MEAN, [ref(image), taps], [batch, channels])
             kernel = self._add(_SUM, [ref(weight), taps], self._shape(weight)[:2])
         else:
-            means = given
+            means = image
             for axis in reversed(range(axes)):
-                means = self._means(means, 2 + axis, stretches[axis])
+                means = self._add_means(means, 2 + axis, stretches[axis])
             count = channels * math.prod(window)
             kernel = weight
             if transposed:  # [in, out, window] as [out, in, window]
-                order, swapped = [1, 0, *taps], [made[1], channels, *window]
+                order, swapped = [1, 0, *taps], [out[1], channels, *window]
                 kernel = self._add("aten.permute.default", [ref(weight), order], swapped)
             means, kernel = (
-                self._add("aten.reshape.default", [ref(each), [rows, count]], [rows, count])
-                for each, rows in ((means, batch), (kernel, made[1]))
+                self._add("aten.reshape.default", [ref(tensor), [rows, count]], [rows, count])
+                for tensor, rows in ((means, batch), (kernel, out[1]))
             )
-        shape = [batch, made[1]]
+        shape = [batch, out[1]]
         by_rows = whole and transposed
         name = "aten.matmul.default" if by_rows else "aten.linear.default"
         y = self._add(name, [ref(means), ref(kernel)], shape)
-        share = math.prod(sizes) / math.prod(made[2:])
+        share = math.prod(sizes) / math.prod(out[2:])
         y = self._add("aten.mul.Tensor", [ref(y), share], shape)
         if bias is not None:
             y = self._add("aten.add.Tensor", [ref(y), ref(bias)], shape)
-        self._view(y)
+        self._emit(y)
         self._sized = True
         return _POSITIONS
 
-    rules: ClassVar = (_of_one, _through, _columns, _rows, _positions)
+    rules: ClassVar = (_single_element, _past_affine, _columns, _rows, _positions)
 
     # Parts of the rules
 
-    def _means(self, x: str, dim: int, stretches: Sequence[tuple[int, int]]) -> str:
+    def _add_means(self, x: str, dim: int, stretches: Sequence[tuple[int, int]]) -> str:
         """Sums along `dim` over each stretch, divided by all of its elements; one for each."""
         size = self._shape(x)[dim]
-        whole = self._reduction(x, [dim], _MEAN)
-        shape = self._reduced(x, [dim])
-        made: dict[tuple[int, int], str] = {}
+        whole = self._add_reduction(x, [dim], _MEAN)
+        shape = self._out_sizes(x, [dim])
+        means: dict[tuple[int, int], str] = {}
         for stretch in dict.fromkeys(stretches):
             name = whole
             for first, end in ((0, stretch[0]), (stretch[1], size)):
@@ -189,12 +191,12 @@ class _Reduction(Rewriting):
                     part = [*self._shape(x)]
                     part[dim] = end - first
                     edge = self._add("aten.slice.Tensor", [ref(x), dim, first, end], part)
-                    edge = self._reduction(edge, [dim], _SUM)
+                    edge = self._add_reduction(edge, [dim], _SUM)
                     edge = self._add("aten.mul.Tensor", [ref(edge), 1.0 / size], shape)
                     name = self._add("aten.sub.Tensor", [ref(name), ref(edge)], shape)
-            made[stretch] = name
+            means[stretch] = name
         shape[dim] = len(stretches)
-        return self._add("aten.cat.default", [[ref(made[each]) for each in stretches], dim], shape)
+        return self._add("aten.cat.default", [[ref(means[span]) for span in stretches], dim], shape)
 
     @property
     def _op(self) -> str:
@@ -204,15 +206,15 @@ class _Reduction(Rewriting):
     def _sums(self) -> bool:
         return self._op == _SUM
 
-    def _reduction(self, x: str, dims: Sequence[int], op: str = "") -> str:
-        return self._add(op or self._op, [ref(x), [*dims], True], self._reduced(x, dims))
+    def _add_reduction(self, x: str, dims: Sequence[int], op: str = "") -> str:
+        return self._add(op or self._op, [ref(x), [*dims], True], self._out_sizes(x, dims))
 
 
 def _dims(node: m.GraphNode, rank: int) -> list[int]:
-    given: Any = node.args[1] if len(node.args) > 1 else None
-    if given is None or given == []:
+    dims: Any = node.args[1] if len(node.args) > 1 else None
+    if dims is None or dims == []:
         return [*range(rank)]
-    return sorted(int(each) % rank for each in (given if isinstance(given, list) else [given]))
+    return sorted(int(dim) % rank for dim in (dims if isinstance(dims, list) else [dims]))
 
 
 def _stretches(
@@ -225,10 +227,10 @@ def _stretches(
 ) -> list[list[tuple[int, int]]]:
     """By axis and tap: where the stretch of the input that it meets begins and ends."""
     require(settings["groups"] == 1 and not isinstance(settings["padding"], str))
-    told = (numbers(settings[each], len(sizes)) for each in ("stride", "padding", "dilation"))
-    found: list[list[tuple[int, int]]] = []
+    by_axis = (numbers(settings[name], len(sizes)) for name in ("stride", "padding", "dilation"))
+    stretches: list[list[tuple[int, int]]] = []
     for stride, padding, dilation, size, taps, count in zip(
-        *told, sizes, window, results, strict=True
+        *by_axis, sizes, window, results, strict=True
     ):
         require(transposed or stride == 1)
         ranges = []
@@ -240,5 +242,5 @@ def _stretches(
                 first, last = reach, count - 1 + reach
             ranges.append((max(0, first), min(size, last + 1)))
         require(all(first < end for first, end in ranges))
-        found.append(ranges)
-    return found
+        stretches.append(ranges)
+    return stretches

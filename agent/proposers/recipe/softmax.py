@@ -3,16 +3,16 @@
 from typing import Any, Final
 
 from agent.proposers.recipe.core import Core, Finder, as_root, hookable, single, values
-from agent.proposers.recipe.hooks import fusing
+from agent.proposers.recipe.hooks import with_fusion
 from agent.proposers.recipe.operands import argument, only_axis, operand
-from agent.proposers.recipe.patterns import Const, match, needed, op, require
+from agent.proposers.recipe.patterns import Const, match, op, require, unwrap
 from agent.proposers.recipe.spellings import X
 from judge.graph import Graph
 
 _SOFTMAX_OPS: Final = ("softmax.int", "_softmax.default")
 _LOG_OPS: Final = ("log_softmax.int", "_log_softmax.default")
-_SOFTMAX: Final = tuple(op(each, X, Const("dim")) for each in _SOFTMAX_OPS)
-_LOG: Final = tuple(op(each, X, Const("dim")) for each in _LOG_OPS)
+_SOFTMAX: Final = tuple(op(name, X, Const("dim")) for name in _SOFTMAX_OPS)
+_LOG: Final = tuple(op(name, X, Const("dim")) for name in _LOG_OPS)
 
 
 def softmax_of(graph: Graph, name: str, *, logarithm: bool = False) -> str | None:
@@ -26,35 +26,35 @@ def softmax_of(graph: Graph, name: str, *, logarithm: bool = False) -> str | Non
 
 def _rows(graph: Graph, root: str) -> Core:
     """Softmax over the last dimension, as the kernels of rows take it."""
-    found = match(graph, _SOFTMAX, root)
-    x = found.tensors["x"]
+    hit = match(graph, _SOFTMAX, root)
+    x = hit.tensors["x"]
     rank = len(graph.shape(x))
-    require(only_axis([found.constants["dim"]], rank) == rank - 1)
+    require(only_axis([hit.constants["dim"]], rank) == rank - 1)
     arguments = {"x": as_root(graph, root, x), "dim": "-1"}
     optional = frozenset({"dim"})
-    return single("softmax", root, arguments, nodes=found.nodes, optional=optional)
+    return single("softmax", root, arguments, nodes=hit.nodes, optional=optional)
 
 
 def _over(pattern: Any, family: str) -> Finder:
     """A finder over any dimension, where it lies."""
 
-    def found(graph: Graph, root: str) -> Core:
-        whole = match(graph, pattern, root)
-        x = whole.tensors["x"]
+    def finder(graph: Graph, root: str) -> Core:
+        hit = match(graph, pattern, root)
+        x = hit.tensors["x"]
         rank = len(graph.shape(x))
-        axis = needed(only_axis([whole.constants["dim"]], rank))
+        axis = unwrap(only_axis([hit.constants["dim"]], rank))
         arguments = values(x=x) | {"dim": str(axis)}
         lanes = max(1, rank - axis - 1)
-        return hookable(graph, root, family, x, arguments, lanes, nodes=whole.nodes)
+        return hookable(graph, root, family, x, arguments, lanes, nodes=hit.nodes)
 
-    return found
+    return finder
 
 
 def _cross_entropy(graph: Graph, root: str) -> Core:
     """Of logits [..., classes] against class indices, all weights equal."""
     node = graph[root]
     require(node.op == "aten.cross_entropy_loss.default" and argument(node, 2) is None)
-    x, target = needed(operand(node)), needed(operand(node, 1))
+    x, target = unwrap(operand(node)), unwrap(operand(node, 1))
     require(len(graph.shape(x)) <= 2 and "int" in graph.dtype(target))
     arguments = {
         **values(logits=x, target=target),
@@ -67,5 +67,5 @@ def _cross_entropy(graph: Graph, root: str) -> Core:
 
 _softmax, _log_softmax = _over(_SOFTMAX, "softmax"), _over(_LOG, "log-softmax")
 SOFTMAX: Final[tuple[Finder, ...]] = (
-    _cross_entropy, fusing(_log_softmax), _log_softmax, fusing(_softmax), _rows, _softmax,
+    _cross_entropy, with_fusion(_log_softmax), _log_softmax, with_fusion(_softmax), _rows, _softmax,
 )  # fmt: skip

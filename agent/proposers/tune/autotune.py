@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from agent.proposers.tune.kernel_facts import autotuned, called
-from agent.proposers.tune.parameters import find
+from agent.proposers.tune.kernel_facts import callee, configs_of
+from agent.proposers.tune.parameters import find_parameters
 from agent.proposers.tune.rewrite import Offsets, Site, rewrite
 from agent.proposers.tune.tunable import Tunable
 from judge.problem.syntax import assignment, named_values
@@ -22,7 +22,7 @@ class _UnknownError(Exception):
     """An expression that is no plain value."""
 
 
-def opened(text: str) -> tuple[Tunable, list[Tunable]]:
+def read_tunables(text: str) -> tuple[Tunable, list[Tunable]]:
     """A file's parameters; of an autotuned one with one configuration, and with each other one.
 
     Raises
@@ -30,14 +30,14 @@ def opened(text: str) -> tuple[Tunable, list[Tunable]]:
     SyntaxError
         The text is not Python.
     """
-    versions = collapsed(text)
+    versions = collapse(text)
     if not versions:
-        return find(text), []
-    first, *others = [find(version) for version in versions]
+        return find_parameters(text), []
+    first, *others = [find_parameters(version) for version in versions]
     return first, others
 
 
-def collapsed(text: str) -> list[str]:
+def collapse(text: str) -> list[str]:
     """Versions of a file with one configuration in each list that has several.
 
     The first versions take the first configuration of every list, the next ones the second, and so
@@ -48,7 +48,7 @@ def collapsed(text: str) -> list[str]:
     offsets = Offsets(text)
     choices: list[list[Site]] = []
     kernels = [child for child in ast.walk(tree) if isinstance(child, ast.FunctionDef)]
-    for node in (configs for kernel in kernels if is_jit(kernel) for configs in autotuned(kernel)):
+    for node in (configs for kernel in kernels if is_jit(kernel) for configs in configs_of(kernel)):
         configs = list(itertools.islice(_configurations(tree, node), _MOST + 1))
         if 1 < len(configs) <= _MOST:
             span = offsets.span(node)
@@ -57,21 +57,21 @@ def collapsed(text: str) -> list[str]:
         return []
     versions = []
     for number in range(max(map(len, choices))):
-        chosen = [choice[min(number, len(choice) - 1)] for choice in choices]
-        versions.append(rewrite(text, [(site, 0) for site in chosen]))
+        sites = [choice[min(number, len(choice) - 1)] for choice in choices]
+        versions.append(rewrite(text, [(site, 0) for site in sites]))
     return versions
 
 
 def _configurations(tree: ast.Module, node: ast.expr) -> Iterator[str]:
     """The text of each `triton.Config(...)` that an expression lists; nothing if it is unclear."""
     try:
-        yield from list(_expanded(tree, node, {}, 4))
+        yield from list(_expand_configs(tree, node, {}, 4))
     except (_UnknownError, TypeError, ValueError, ArithmeticError, RecursionError):
         return
 
 
-def _expanded(
-    tree: ast.Module, node: ast.expr, known: Mapping[str, Any], depth: int
+def _expand_configs(
+    tree: ast.Module, node: ast.expr, env: Mapping[str, Any], depth: int
 ) -> Iterator[str]:
     if depth == 0:
         raise _UnknownError
@@ -79,36 +79,36 @@ def _expanded(
         case ast.List(elts=items) | ast.Tuple(elts=items):
             for item in items:
                 inner = item.value if isinstance(item, ast.Starred) else item
-                yield from _expanded(tree, inner, known, depth)
+                yield from _expand_configs(tree, inner, env, depth)
         case ast.ListComp(elt=element, generators=generators):
-            for names in _combinations(tree, generators, known):
-                yield from _expanded(tree, element, names, depth)
+            for names in _combinations(tree, generators, env):
+                yield from _expand_configs(tree, element, names, depth)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            yield from _expanded(tree, left, known, depth)
-            yield from _expanded(tree, right, known, depth)
-        case ast.Call(args=[]) if called(node) != "Config" and not node.keywords:
-            yield from _expanded(tree, _returned(tree, called(node)), known, depth - 1)
+            yield from _expand_configs(tree, left, env, depth)
+            yield from _expand_configs(tree, right, env, depth)
+        case ast.Call(args=[]) if callee(node) != "Config" and not node.keywords:
+            yield from _expand_configs(tree, _returned_value(tree, callee(node)), env, depth - 1)
         case ast.Name(id=name):
-            yield from _expanded(tree, _assigned(tree, name), known, depth - 1)
-        case ast.Call() if called(node) == "Config":
-            given = [repr(_value(tree, arg, known)) for arg in node.args]
-            given += [
-                f"{keyword.arg}={_value(tree, keyword.value, known)!r}" for keyword in node.keywords
+            yield from _expand_configs(tree, _assigned_value(tree, name), env, depth - 1)
+        case ast.Call() if callee(node) == "Config":
+            args = [repr(_value(tree, arg, env)) for arg in node.args]
+            args += [
+                f"{keyword.arg}={_value(tree, keyword.value, env)!r}" for keyword in node.keywords
             ]
-            yield f"{ast.unparse(node.func)}({', '.join(given)})"
+            yield f"{ast.unparse(node.func)}({', '.join(args)})"
         case _:
             raise _UnknownError
 
 
 def _combinations(
-    tree: ast.Module, generators: list[ast.comprehension], known: Mapping[str, Any]
+    tree: ast.Module, generators: list[ast.comprehension], env: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
     if not generators:
-        yield known
+        yield env
         return
     first, *rest = generators
-    for value in itertools.islice(_value(tree, first.iter, known), _MOST + 1):
-        names = dict(known)
+    for value in itertools.islice(_value(tree, first.iter, env), _MOST + 1):
+        names = dict(env)
         match first.target:
             case ast.Name(id=name):
                 names[name] = value
@@ -119,48 +119,48 @@ def _combinations(
                     names[target.id] = one
             case _:
                 raise _UnknownError
-        if all(_value(tree, each, names) for each in first.ifs):
+        if all(_value(tree, condition, names) for condition in first.ifs):
             yield from _combinations(tree, rest, names)
 
 
-def _value(tree: ast.Module, node: ast.expr, known: Mapping[str, Any]) -> Any:  # noqa: PLR0911
+def _value(tree: ast.Module, node: ast.expr, env: Mapping[str, Any]) -> Any:  # noqa: PLR0911
     """A plain value: literals, names of them, products and comparisons of numbers."""
     match node:
         case ast.Constant(value=value) if value is None or isinstance(value, _PLAIN):
             return value
         case ast.Name(id=name):
-            return known[name] if name in known else _value(tree, _assigned(tree, name), known)
+            return env[name] if name in env else _value(tree, _assigned_value(tree, name), env)
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_value(tree, item, known) for item in items]
+            return [_value(tree, item, env) for item in items]
         case ast.Dict(keys=keys, values=values):
             return {
-                _value(tree, key, known): _value(tree, value, known)
+                _value(tree, key, env): _value(tree, value, env)
                 for key, value in zip(keys, values, strict=True)
                 if key is not None
             }
         case ast.BinOp(left=left, op=ast.Mult() | ast.FloorDiv() as sign, right=right):
-            one, other = _value(tree, left, known), _value(tree, right, known)
+            one, other = _value(tree, left, env), _value(tree, right, env)
             if isinstance(one, int) and isinstance(other, int):
                 return one * other if isinstance(sign, ast.Mult) else one // other
         case ast.Compare(left=left, ops=[sign], comparators=[right]):
-            one, other = _value(tree, left, known), _value(tree, right, known)
+            one, other = _value(tree, left, env), _value(tree, right, env)
             return bool(COMPARE[type(sign)](one, other))
         case ast.BoolOp(op=sign, values=values):
-            every = [_value(tree, each, known) for each in values]
-            return all(every) if isinstance(sign, ast.And) else any(every)
+            operands = [_value(tree, item, env) for item in values]
+            return all(operands) if isinstance(sign, ast.And) else any(operands)
     raise _UnknownError
 
 
-def _assigned(tree: ast.Module, name: str) -> ast.expr:
-    assigned = [found for statement in tree.body if (found := assignment(statement)) is not None]
-    pairs = (named_values(target, value) for targets, value in assigned for target in targets)
-    match [value for pair in pairs for found, value in pair if found == name]:
+def _assigned_value(tree: ast.Module, name: str) -> ast.expr:
+    bindings = [item for statement in tree.body if (item := assignment(statement)) is not None]
+    pairs = (named_values(target, value) for targets, value in bindings for target in targets)
+    match [value for pair in pairs for item, value in pair if item == name]:
         case [value]:
             return value
     raise _UnknownError
 
 
-def _returned(tree: ast.Module, name: str) -> ast.expr:
+def _returned_value(tree: ast.Module, name: str) -> ast.expr:
     """What a function of one statement returns."""
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == name:

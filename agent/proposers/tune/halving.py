@@ -26,7 +26,7 @@ _LEAST_NOISE: Final = 0.01
 
 
 @dataclass(slots=True)
-class Measured:
+class Timing:
     """Result of one measurement of a point."""
 
     ms: Sequence[float] = ()
@@ -39,7 +39,7 @@ class Measured:
     """It was given up since it compiles for too long."""
 
 
-Measure = Callable[[Sequence[P], int, float], Sequence[Measured]]
+Measure = Callable[[Sequence[P], int, float], Sequence[Timing]]
 """Times points with so many launches each; results in their order. It takes little more than the
 given seconds: what is not begun by then has `tried` False."""
 
@@ -52,7 +52,7 @@ class Trial(Generic[P]):
     ms: list[float] = field(default_factory=list)
     error: str = ""
     slow: bool = False
-    """See `Measured`."""
+    """See `Timing`."""
 
     @property
     def median(self) -> float:
@@ -65,7 +65,7 @@ class Trial(Generic[P]):
         if len(self.ms) < 2:
             return 5 * _LEAST_NOISE
         middle = statistics.median(self.ms)
-        deviation = 1.4826 * statistics.median(abs(each - middle) for each in self.ms)
+        deviation = 1.4826 * statistics.median(abs(ms - middle) for ms in self.ms)
         # 1.2533: the median's standard error over the mean's, for normal errors.
         return max(_LEAST_NOISE, 1.2533 * deviation / (math.sqrt(len(self.ms)) * max(middle, 1e-9)))
 
@@ -87,15 +87,15 @@ class Ledger(Generic[P]):
 
     def add(self, points: Sequence[P], launches: int) -> None:
         """Measure points that have not failed; what there was no time for stays as it was."""
-        wanted = [p for p in points if p not in self.trials or not self.trials[p].error]
-        if not wanted or self.left <= 0:
+        pending = [p for p in points if p not in self.trials or not self.trials[p].error]
+        if not pending or self.left <= 0:
             return
-        for point, got in zip(wanted, self.measure(wanted, launches, self.left), strict=True):
-            if not got.tried and not got.ms:
+        for point, result in zip(pending, self.measure(pending, launches, self.left), strict=True):
+            if not result.tried and not result.ms:
                 continue
             trial = self.trials.setdefault(point, Trial(point))
-            trial.ms += got.ms
-            trial.error, trial.slow = got.error, got.slow
+            trial.ms += result.ms
+            trial.error, trial.slow = result.error, result.slow
 
     @property
     def errors(self) -> list[str]:
@@ -104,7 +104,7 @@ class Ledger(Generic[P]):
 
     def ranking(self) -> list[Trial[P]]:
         """All points that work, the fastest first."""
-        return _ranked(self.trials.values())
+        return _rank(self.trials.values())
 
     @property
     def best_ms(self) -> float:
@@ -136,26 +136,26 @@ def halve(
     alive = list(dict.fromkeys([incumbent, *points]))
     for number, launches in enumerate(rungs):
         ledger.add(alive, launches)
-        known = [ledger.trials[p] for p in alive if p in ledger.trials]
-        ranked = _ranked(known)
+        trials = [ledger.trials[p] for p in alive if p in ledger.trials]
+        ranked = _rank(trials)
         if number == len(rungs) - 1 or ledger.left <= 0 or len(ranked) <= 1:
             break
         alive = [survivor.point for survivor in survivors(ranked, max(2, -(-len(ranked) // _KEPT)))]
         if incumbent not in alive:
             alive.append(incumbent)
-        say(Progress(f"{len(alive)} of {len(known)} continue"))
+        say(Progress(f"{len(alive)} of {len(trials)} continue"))
     return ranked
 
 
 def survivors(ranked: Sequence[Trial[P]], count: int) -> list[Trial[P]]:
     """The first `count`, and some that cannot be told from the last of them."""
-    kept = list(ranked[:count])
-    if not kept:
-        return kept
-    limit = kept[-1].median * (1 + 2 * kept[-1].noise)
+    best = list(ranked[:count])
+    if not best:
+        return best
+    limit = best[-1].median * (1 + 2 * best[-1].noise)
     doubtful = [trial for trial in ranked[count:] if trial.median * (1 - 2 * trial.noise) <= limit]
-    return kept + doubtful[:_MOST_DOUBTFUL]
+    return best + doubtful[:_MOST_DOUBTFUL]
 
 
-def _ranked(trials: Iterable[Trial[P]]) -> list[Trial[P]]:
+def _rank(trials: Iterable[Trial[P]]) -> list[Trial[P]]:
     return sorted((t for t in trials if t.median < math.inf), key=lambda trial: trial.median)

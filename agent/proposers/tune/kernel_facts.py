@@ -48,14 +48,14 @@ class KernelFacts:
     """Calls of `range` and `tl.range` that loops run over, with a body that loads."""
 
 
-def autotuned(kernel: ast.FunctionDef) -> list[ast.expr]:
+def configs_of(kernel: ast.FunctionDef) -> list[ast.expr]:
     """The `configs` of its autotuning decorators, as they stand there."""
-    found = []
+    configs = []
     for decorator in kernel.decorator_list:
-        if isinstance(decorator, ast.Call) and called(decorator) == "autotune":
-            given = [keyword.value for keyword in decorator.keywords if keyword.arg == "configs"]
-            found += [*given, *decorator.args[:1]][:1]
-    return found
+        if isinstance(decorator, ast.Call) and callee(decorator) == "autotune":
+            values = [keyword.value for keyword in decorator.keywords if keyword.arg == "configs"]
+            configs += [*values, *decorator.args[:1]][:1]
+    return configs
 
 
 def all_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
@@ -63,7 +63,7 @@ def all_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
-def called(node: ast.AST) -> str:
+def callee(node: ast.AST) -> str:
     """`dot` of `tl.dot(...)`, "" for other nodes."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
@@ -92,20 +92,20 @@ def language_name(tree: ast.Module) -> str:
 
 class _Reader:
     def __init__(self, node: ast.FunctionDef) -> None:
-        noted = [(parameter.arg, parameter.annotation) for parameter in all_parameters(node)]
-        noted += [
+        notes = [(parameter.arg, parameter.annotation) for parameter in all_parameters(node)]
+        notes += [
             (child.target.id, child.annotation)
             for child in ast.walk(node)
             if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name)
         ]
-        names = dict.fromkeys(name for name, note in noted if note and _is_constexpr(note))
+        names = dict.fromkeys(name for name, note in notes if note and _is_constexpr(note))
         self.facts = KernelFacts(node, tuple(names))
         self._known = names.keys()
         self._lanes: dict[str, set[str]] = defaultdict(set)
         self._programs: dict[str, set[int]] = defaultdict(set)
-        assigned = [*_assignments(node)]
+        assignments = [*_assignments(node)]
         for _ in range(2):  # what a loop carries is known in the second pass
-            for target, value in assigned:
+            for target, value in assignments:
                 self._lanes[target] |= self._lanes_of(value)
                 self._programs[target] |= self._programs_of(value)
         self._read(node, in_loop=False)
@@ -117,11 +117,11 @@ class _Reader:
     def _lanes_of(self, node: ast.AST) -> set[str]:
         """Constexprs that say how many lanes a value has."""
         match node:
-            case ast.Call() if called(node) == "arange":
+            case ast.Call() if callee(node) == "arange":
                 return self._names(*node.args[1:])
-            case ast.Call(args=[shape, *_]) if called(node) in _SHAPED:
+            case ast.Call(args=[shape, *_]) if callee(node) in _SHAPED:
                 return self._names(shape)
-            case ast.Call() if called(node) in _REDUCING:
+            case ast.Call() if callee(node) in _REDUCING:
                 return set()
             case ast.Name(id=name):
                 return self._lanes.get(name, set())
@@ -132,11 +132,11 @@ class _Reader:
     def _programs_of(self, node: ast.AST) -> set[int]:
         """Axes of the grid that a value is computed from, loads left out."""
         match node:
-            case ast.Call() if called(node) == "program_id":
-                given = [*node.args, *(keyword.value for keyword in node.keywords)]
-                values = (each.value for each in given if isinstance(each, ast.Constant))
+            case ast.Call() if callee(node) == "program_id":
+                args = [*node.args, *(keyword.value for keyword in node.keywords)]
+                values = (arg.value for arg in args if isinstance(arg, ast.Constant))
                 return {value for value in values if isinstance(value, int)}
-            case ast.Call() if called(node) == "load":
+            case ast.Call() if callee(node) == "load":
                 return set()
             case ast.Name(id=name):
                 return self._programs.get(name, set())
@@ -145,31 +145,31 @@ class _Reader:
     def _read(self, node: ast.AST, *, in_loop: bool) -> None:
         facts = self.facts
         match node:
-            case ast.For(iter=ast.Call() as over):
+            case ast.For(iter=ast.Call() as iterable):
                 facts.loops = True
-                if called(over) in {"range", "static_range"} and len(over.args) == 3:
-                    for name in self._names(over.args[2]):
+                if callee(iterable) in {"range", "static_range"} and len(iterable.args) == 3:
+                    for name in self._names(iterable.args[2]):
                         facts.steps.add(name)
-                        self._bound(name, over.args[1])
-                loads = any(called(each) == "load" for each in ast.walk(node))
-                if called(over) == "range" and loads:
-                    facts.ranges.append(over)
+                        self._add_bound(name, iterable.args[1])
+                loads = any(callee(child) == "load" for child in ast.walk(node))
+                if callee(iterable) == "range" and loads:
+                    facts.ranges.append(iterable)
                 in_loop = True
             case ast.While():
                 facts.loops = in_loop = True
             case ast.BinOp(op=ast.Mult()):
-                self._multiplied(node)
+                self._add_step(node)
             case ast.Compare(left=left, comparators=[right]):
                 lanes = self._lanes_of(left)
                 if len(lanes) == 1:
-                    self._bound(next(iter(lanes)), right)
+                    self._add_bound(next(iter(lanes)), right)
             case ast.Call():
                 self._call(node, in_loop=in_loop)
         for child in ast.iter_child_nodes(node):
             self._read(child, in_loop=in_loop)
 
     def _call(self, node: ast.Call, *, in_loop: bool) -> None:
-        facts, name = self.facts, called(node)
+        facts, name = self.facts, callee(node)
         if name == "arange":
             facts.extents |= self._names(*node.args[1:])
         elif name in _DOTS:
@@ -186,9 +186,9 @@ class _Reader:
             facts.tiles.add(TileShape(shape, in_loop=False, loaded=False))
         elif name == "cdiv" and len(node.args) == 2:
             for constexpr in self._names(node.args[1]):
-                self._bound(constexpr, node.args[0])
+                self._add_bound(constexpr, node.args[0])
 
-    def _multiplied(self, node: ast.BinOp) -> None:
+    def _add_step(self, node: ast.BinOp) -> None:
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, ast.Name) and side.id in self._known:
                 axes = self._programs_of(other)
@@ -196,7 +196,7 @@ class _Reader:
                     self.facts.steps.add(side.id)
                     self.facts.axes.setdefault(side.id, set()).update(axes)
 
-    def _bound(self, constexpr: str, node: ast.expr) -> None:
+    def _add_bound(self, constexpr: str, node: ast.expr) -> None:
         self.facts.bounds.setdefault(constexpr, set()).update(_names_in(node) - self._known)
 
 
@@ -221,5 +221,5 @@ def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             ):
                 yield name, value
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
-                yield from ((each.id, value) for each in targets if isinstance(each, ast.Name))
+                yield from ((elt.id, value) for elt in targets if isinstance(elt, ast.Name))
         yield from _assignments(child)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.proposers.tune.kernel_facts import KernelFacts, all_parameters, called, kernel_facts
+from agent.proposers.tune.kernel_facts import KernelFacts, all_parameters, callee, kernel_facts
 from judge.problem.syntax import assignment, named_values
 from kb.pasted.source_triton import is_jit
 
@@ -81,38 +81,38 @@ class Module:
                 inner = self._attribute(node, name)
             case ast.IfExp(body=body, orelse=orelse):
                 inner = (body, orelse)
-            case ast.Call() if called(node) in {"min", "constexpr"}:
+            case ast.Call() if callee(node) in {"min", "constexpr"}:
                 # `max(16, …)` is a least size that something needs, and no choice.
                 inner = node.args
             case ast.Subscript(value=ast.Name() as base, slice=ast.Constant(value=str(key))):
-                entries = [self._entries(each) for each in self.values(base)]
+                entries = [self._entries(value) for value in self.values(base)]
                 inner = [entry[key] for entry in entries if entry and key in entry]
             case _:
                 return []
-        found = [literal for part in inner for literal in self.literals(part, depth - 1)]
-        return list(dict.fromkeys(found))
+        literals = [literal for part in inner for literal in self.literals(part, depth - 1)]
+        return list(dict.fromkeys(literals))
 
     def values(self, name: ast.Name) -> list[ast.expr]:
         """What a name is assigned where it is seen from, its default as a parameter included."""
         function = self.function_of(name)
         while function is not None:
-            found = list(self._bound(function).get(name.id, ()))
-            found += [value for target, value in defaults(function) if target == name.id]
-            if found or any(a.arg == name.id for a in all_parameters(function)):
-                return found
+            values = list(self._bindings_of(function).get(name.id, ()))
+            values += [value for target, value in defaults(function) if target == name.id]
+            if values or any(a.arg == name.id for a in all_parameters(function)):
+                return values
             function = self.function_of(function)
-        return list(self._bound(self.tree).get(name.id, ()))
+        return list(self._bindings_of(self.tree).get(name.id, ()))
 
-    def _bound(self, scope: ast.AST) -> dict[str, list[ast.expr]]:
+    def _bindings_of(self, scope: ast.AST) -> dict[str, list[ast.expr]]:
         """What each name is assigned in a function or module, which is read once."""
         if scope not in self._assigned:
-            found: dict[str, list[ast.expr]] = {}
+            bindings: dict[str, list[ast.expr]] = {}
             for target, value in _bindings(scope):
-                found.setdefault(target, []).append(value)
-            self._assigned[scope] = found
+                bindings.setdefault(target, []).append(value)
+            self._assigned[scope] = bindings
         return self._assigned[scope]
 
-    def resolved(self, node: ast.expr) -> ast.expr:
+    def resolve(self, node: ast.expr) -> ast.expr:
         """The one expression that a name stands for; the node itself where there is not one."""
         values = self.values(node) if isinstance(node, ast.Name) else []
         return values[0] if len(values) == 1 else node
@@ -121,18 +121,18 @@ class Module:
         above: ast.AST | None = node
         while above is not None and not isinstance(above, ast.ClassDef):
             above = self.parents.get(above)
-        found: list[ast.expr] = []
+        values: list[ast.expr] = []
         for child in ast.walk(above) if above is not None else ():
             match child:
                 case ast.Assign(
                     targets=[ast.Attribute(value=ast.Name(id="self"), attr=attribute)], value=value
                 ) if attribute == name:
-                    found.append(value)
+                    values.append(value)
                 case ast.Assign(targets=[ast.Name(id=attribute)], value=value) if (
                     attribute == name and self.parents.get(child) is above
                 ):
-                    found.append(value)
-        return found
+                    values.append(value)
+        return values
 
     def _entries(self, node: ast.expr) -> dict[str, ast.expr] | None:
         """`{"a": 1}` or `dict(a=1)` by key."""
@@ -143,8 +143,8 @@ class Module:
                     for key, value in zip(keys, values, strict=True)
                     if isinstance(key, ast.Constant) and isinstance(key.value, str)
                 }
-            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=given):
-                return {each.arg: each.value for each in given if each.arg}
+            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
+                return {keyword.arg: keyword.value for keyword in keywords if keyword.arg}
         return None
 
     def _kernel(self, func: ast.Subscript) -> KernelFacts | None:
@@ -152,7 +152,7 @@ class Module:
 
     def _launch(self, call: ast.Call, func: ast.Subscript) -> Launch:
         kernel = self._kernel(func)
-        given, complete = self._keywords(call)
+        kwargs, complete = self._keywords(call)
         arguments: dict[str, ast.expr] = {}
         autotuned = False
         if kernel is not None:
@@ -163,13 +163,13 @@ class Module:
             arguments = dict(defaults(kernel.node))
             for position, argument in enumerate(call.args):
                 if isinstance(argument, ast.Starred):
-                    free = [n for n in names[position:] if n not in given and n not in arguments]
+                    free = [n for n in names[position:] if n not in kwargs and n not in arguments]
                     arguments |= _after_starred(call.args[position:], free)
                     break
                 if position < len(names):
                     arguments[names[position]] = argument
-        arguments |= {name: value for name, value in given.items() if name not in OPTIONS}
-        options = {name: value for name, value in given.items() if name in OPTIONS}
+        arguments |= {name: value for name, value in kwargs.items() if name not in OPTIONS}
+        options = {name: value for name, value in kwargs.items() if name in OPTIONS}
         return Launch(
             call=call,
             grid=func.slice,
@@ -182,21 +182,21 @@ class Module:
         )
 
     def _keywords(self, call: ast.Call) -> tuple[dict[str, ast.expr], bool]:
-        given: dict[str, ast.expr] = {}
+        kwargs: dict[str, ast.expr] = {}
         complete = True
         for keyword in call.keywords:
             if keyword.arg:
-                given[keyword.arg] = keyword.value
+                kwargs[keyword.arg] = keyword.value
                 continue
-            entries = self._entries(self.resolved(keyword.value))
+            entries = self._entries(self.resolve(keyword.value))
             complete = complete and entries is not None
-            given |= entries or {}
-        return given, complete
+            kwargs |= entries or {}
+        return kwargs, complete
 
 
 def _after_starred(rest: Sequence[ast.expr], free: Sequence[str]) -> dict[str, ast.expr]:
     """What follows the last `*something` fills the last parameters that no keyword fills."""
-    last = max(i for i, each in enumerate(rest) if isinstance(each, ast.Starred))
+    last = max(i for i, arg in enumerate(rest) if isinstance(arg, ast.Starred))
     plain = rest[last + 1 :]
     return dict(zip(free[-len(plain) :], plain, strict=False)) if plain else {}
 
@@ -216,14 +216,14 @@ def number(literal: ast.Constant) -> int:
 
 def defaults(function: Function) -> Iterator[tuple[str, ast.expr]]:
     """Parameters that have a default, and it."""
-    given = function.args
-    by_position = [*given.posonlyargs, *given.args]
-    if given.defaults:
+    args = function.args
+    by_position = [*args.posonlyargs, *args.args]
+    if args.defaults:
         for argument, default in zip(
-            by_position[-len(given.defaults) :], given.defaults, strict=True
+            by_position[-len(args.defaults) :], args.defaults, strict=True
         ):
             yield argument.arg, default
-    for argument, keyword in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+    for argument, keyword in zip(args.kwonlyargs, args.kw_defaults, strict=True):
         if keyword is not None:
             yield argument.arg, keyword
 
@@ -233,8 +233,8 @@ def _bindings(scope: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     for child in ast.iter_child_nodes(scope):
         if isinstance(child, Function | ast.ClassDef | ast.Lambda):
             continue
-        if (assigned := assignment(child)) is not None:
-            targets, value = assigned
+        if (binding := assignment(child)) is not None:
+            targets, value = binding
             for target in targets:
                 yield from named_values(target, value)
         yield from _bindings(child)

@@ -66,16 +66,16 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
         loading = m.LoadProblem(
             source=subject.problem, device=device, dtype=subject.dtype, precision=precision
         )
-        described = worker.load_problem(loading)
+        description = worker.load_problem(loading)
         inputs = worker.describe_inputs(_FIRST_SEED)
     except WorkerError as error:
         raise KbError(f"the problem cannot be run: {error}") from None
     exporter = session.buffers
-    given = [
+    parameters = [
         exporter.allocate(f"tune.parameter.{index}", parameter.tensor)
-        for index, parameter in enumerate(described.parameters)
+        for index, parameter in enumerate(description.parameters)
     ]
-    buffers = list(given)
+    buffers = list(parameters)
     sets: list[list[m.Argument]] = []
     for number in range(_count(inputs, device)):
         arguments: list[m.Argument] = []
@@ -88,13 +88,13 @@ def prepare(subject: Subject, session: Session, worker: Worker) -> Material:
             arguments.append(m.BufferArgument(buffer=name))
         sets.append(arguments)
     worker.open(buffers)
-    worker.export_parameters([exported.name for exported in given])
+    worker.export_parameters([exported.name for exported in parameters])
     for number, set_ in enumerate(sets):
         into = [a.buffer if isinstance(a, m.BufferArgument) else None for a in set_]
         worker.make_inputs(_FIRST_SEED + number, into)
-    command = described.kernel(
+    command = description.kernel(
         [input_.name for input_ in inputs],
-        buffers=[exported.name for exported in given],
+        buffers=[exported.name for exported in parameters],
         source=subject.kernel.text,
         module_name="version",
         form=subject.kernel.form.value,

@@ -2,7 +2,7 @@
 
 Found are: integer literals that reach a constexpr parameter or a launch option, directly, through
 names, defaults, dictionaries and `min`; literals that repeat them in grids and divisions;
-sizes written inside a kernel; configurations of an autotuner (one by one: `autotune.collapsed`
+sizes written inside a kernel; configurations of an autotuner (one by one: `autotune.collapse`
 first); loops that Triton can pipeline; and `TUNABLES`. Whether a value may be another one is not
 decided here beyond names and shapes that give it away: a version with other results is dropped.
 """
@@ -17,8 +17,8 @@ from agent.proposers.tune import ties
 from agent.proposers.tune.kernel_facts import (
     KernelFacts,
     all_parameters,
-    autotuned,
-    called,
+    callee,
+    configs_of,
     language_name,
 )
 from agent.proposers.tune.launches import OPTIONS, Launch, Module, defaults, number
@@ -54,7 +54,7 @@ class _Draft:
     aliases: set[str] = field(default_factory=set)
 
 
-def find(text: str) -> Tunable:
+def find_parameters(text: str) -> Tunable:
     """The parameters of a Triton kernel file, in the order of their places.
 
     Raises
@@ -62,7 +62,7 @@ def find(text: str) -> Tunable:
     SyntaxError
         The text is not Python.
     """
-    return _Finder(text).found()
+    return _Finder(text).tunable()
 
 
 class _Finder:
@@ -73,7 +73,7 @@ class _Finder:
         self.by_node: dict[ast.Constant, _Draft] = {}
         self.inserted: list[_Draft] = []
 
-    def found(self) -> Tunable:
+    def tunable(self) -> Tunable:
         for launch in self.module.launches:
             self._sizes(launch)
             self._options(launch)
@@ -85,10 +85,10 @@ class _Finder:
         for launch in self.module.launches:
             self._ties(launch)
         self._tunables()
-        named = self._named([*dict.fromkeys(self.by_node.values()), *self.inserted])
+        parameters = self._parameters([*dict.fromkeys(self.by_node.values()), *self.inserted])
         facts = self.module.kernels
         dots = any(fact.dots for fact in facts.values())
-        return Tunable(self.text, named, tuple(_shapes(facts, named)), dots)
+        return Tunable(self.text, parameters, tuple(_shapes(facts, parameters)), dots)
 
     # Arguments of launches
 
@@ -100,7 +100,7 @@ class _Finder:
             if name in launch.arguments:
                 self._size(launch.arguments[name], name, kernel)
         if kernel.counts_programs:
-            grid = self.module.resolved(launch.grid)
+            grid = self.module.resolve(launch.grid)
             parts = grid.elts if isinstance(grid, ast.Tuple) else [grid]
             if len(parts) == 1:
                 for node in self.module.literals(parts[0]):
@@ -141,7 +141,7 @@ class _Finder:
         for statement in self.module.tree.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=target)], value=ast.Call() as value):
-                    if target == name.id and called(value) == "constexpr":
+                    if target == name.id and callee(value) == "constexpr":
                         return True
                 case ast.AnnAssign(target=ast.Name(id=target), annotation=annotation):
                     if target == name.id and "constexpr" in ast.unparse(annotation):
@@ -154,7 +154,7 @@ class _Finder:
         ends = {
             end.value
             for node in nodes
-            if isinstance(node, ast.Call) and called(node) == "arange" and len(node.args) == 2
+            if isinstance(node, ast.Call) and callee(node) == "arange" and len(node.args) == 2
             if isinstance(end := node.args[1], ast.Constant) and type(end.value) is int
         }
         integers = [n for n in nodes if isinstance(n, ast.Constant) and type(n.value) is int]
@@ -175,24 +175,24 @@ class _Finder:
         kernel = launch.kernel
         if kernel is None or launch.autotuned or not launch.complete:
             return
-        self._addable(launch.call, kernel, launch.options)
+        self._add_unset(launch.call, kernel, launch.options)
 
-    def _addable(self, call: ast.Call, kernel: KernelFacts, given: Iterable[str]) -> None:
+    def _add_unset(self, call: ast.Call, kernel: KernelFacts, options: Iterable[str]) -> None:
         """Options that are not given; Triton pipelines by itself only loops with a `tl.dot`."""
-        wanted = [("num_warps", Role.WARPS, DEFAULT_WARPS)]
+        candidates = [("num_warps", Role.WARPS, DEFAULT_WARPS)]
         if kernel.dots and kernel.loops:
-            wanted.append(("num_stages", Role.STAGES, DEFAULT_STAGES))
-        for name, role, value in wanted:
-            if name not in given:
+            candidates.append(("num_stages", Role.STAGES, DEFAULT_STAGES))
+        for name, role, value in candidates:
+            if name not in options:
                 draft = _Draft(name, role, inserts=[self.offsets.keyword(call, name)], value=value)
                 draft.aliases.add(f"{kernel.node.name}.{name}")
                 self.inserted.append(draft)
 
     def _configuration(self, kernel: KernelFacts) -> None:
         """The one configuration of an autotuned kernel."""
-        for listed in autotuned(kernel.node):
-            configs = [child for child in ast.walk(listed) if called(child) == "Config"]
-            if len(configs) != 1 or not isinstance(listed, ast.List):
+        for node in configs_of(kernel.node):
+            configs = [child for child in ast.walk(node) if callee(child) == "Config"]
+            if len(configs) != 1 or not isinstance(node, ast.List):
                 continue
             (config,) = configs
             assert isinstance(config, ast.Call)
@@ -205,16 +205,16 @@ class _Finder:
             for name, role in (("num_warps", Role.WARPS), ("num_stages", Role.STAGES)):
                 if name in options:
                     self._option(options[name], name, role)
-            self._addable(config, kernel, options)
+            self._add_unset(config, kernel, options)
 
     def _loops(self, kernel: KernelFacts) -> None:
         """Loops whose loads Triton pipelines only when told: those without a `tl.dot`."""
         language = language_name(self.module.tree)
         sites: list[Site] = []
         for call in kernel.ranges:
-            given = {keyword.arg: keyword.value for keyword in call.keywords}
-            if "num_stages" in given:
-                self._option(given["num_stages"], "loop_stages", Role.LOOP_STAGES)
+            keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+            if "num_stages" in keywords:
+                self._option(keywords["num_stages"], "loop_stages", Role.LOOP_STAGES)
             elif not kernel.dots and call.args and language:
                 sites.append(self.offsets.keyword(call, "num_stages"))
                 if isinstance(call.func, ast.Name):
@@ -239,30 +239,30 @@ class _Finder:
             if launch.kernel is not None and draft.name.startswith(f"{launch.kernel.node.name}_"):
                 sizes[draft.name] = next(iter(draft.nodes))
         in_grid = ties.grid_repeats(self.module, launch)
-        seen = {each.node for each in in_grid}
+        grid_nodes = {repeat.node for repeat in in_grid}
         around = launch.function
         elsewhere = (
-            [] if around is None else [r for r in ties.repeats(around) if r.node not in seen]
+            [] if around is None else [r for r in ties.repeats(around) if r.node not in grid_nodes]
         )
-        for alone, every in ((True, in_grid), (False, elsewhere)):
-            for repeat in every:
-                for node in ties.tied(launch, sizes, repeat, alone=alone):
+        for alone, repeats in ((True, in_grid), (False, elsewhere)):
+            for repeat in repeats:
+                for node in ties.tied_literals(launch, sizes, repeat, alone=alone):
                     draft = self._merge(node, repeat.node)
                     if repeat.added is not None:
                         draft.nodes[repeat.added] = repeat.plus
 
     def _merge(self, node: ast.Constant, other: ast.Constant) -> _Draft:
         draft = self.by_node[node]
-        absorbed = self.by_node.get(other)
-        if absorbed is None:
+        other_draft = self.by_node.get(other)
+        if other_draft is None:
             draft.nodes[other] = 0
             self.by_node[other] = draft
-        elif absorbed is not draft:
-            draft.nodes |= absorbed.nodes
-            draft.aliases |= absorbed.aliases
-            draft.least = max(draft.least, absorbed.least)
-            for each in absorbed.nodes:
-                self.by_node[each] = draft
+        elif other_draft is not draft:
+            draft.nodes |= other_draft.nodes
+            draft.aliases |= other_draft.aliases
+            draft.least = max(draft.least, other_draft.least)
+            for literal in other_draft.nodes:
+                self.by_node[literal] = draft
         return draft
 
     def _draft(self, node: ast.Constant, name: str, role: Role) -> _Draft:
@@ -275,16 +275,16 @@ class _Finder:
 
     def _tunables(self) -> None:
         """`TUNABLES = {parameter of kernel_function: values}`."""
-        listed = declared_tunables(self.module.tree)
+        declared = declared_tunables(self.module.tree)
         functions = [
             statement
             for statement in self.module.tree.body
             if isinstance(statement, ast.FunctionDef) and statement.name == "kernel_function"
         ]
-        if not listed or "tune" in listed or len(functions) != 1:
+        if not declared or "tune" in declared or len(functions) != 1:
             return  # a kernel with `tune` searches by itself
         for name, default in defaults(functions[0]):
-            choices = listed.get(name)
+            choices = declared.get(name)
             if not choices or not isinstance(default, ast.Constant):
                 continue
             if not isinstance(default.value, int | float | str):
@@ -294,21 +294,21 @@ class _Finder:
             draft.value = default.value
             draft.choices = tuple(choices)
         # What is left out of the list is left alone: it depends on what is in it.
-        self.by_node = {n: each for n, each in self.by_node.items() if each.choices is not None}
+        self.by_node = {n: draft for n, draft in self.by_node.items() if draft.choices is not None}
         self.inserted = []
 
-    def _named(self, drafts: Sequence[_Draft]) -> tuple[Parameter, ...]:
+    def _parameters(self, drafts: Sequence[_Draft]) -> tuple[Parameter, ...]:
         """Parameters with names that are all different, in the order of their first places."""
-        made = []
+        entries = []
         for draft in drafts:
             sites = [self.offsets.site(node, plus=plus) for node, plus in draft.nodes.items()]
-            made.append((sorted([*sites, *draft.inserts]), draft))
-        made.sort(key=lambda each: (each[0][0].start, each[1].role))
-        taken: dict[str, int] = {}
+            entries.append((sorted([*sites, *draft.inserts]), draft))
+        entries.sort(key=lambda entry: (entry[0][0].start, entry[1].role))
+        counts: dict[str, int] = {}
         parameters = []
-        for sites, draft in made:
-            taken[draft.name] = taken.get(draft.name, 0) + 1
-            count = taken[draft.name]
+        for sites, draft in entries:
+            counts[draft.name] = counts.get(draft.name, 0) + 1
+            count = counts[draft.name]
             parameters.append(
                 Parameter(
                     name=draft.name if count == 1 else f"{draft.name}#{count}",
@@ -341,11 +341,11 @@ def _shapes(
 ) -> Iterable[TileShape]:
     names = {alias: parameter.name for parameter in parameters for alias in parameter.aliases}
     for kernel, facts in kernels.items():
-        for tile in sorted(facts.tiles, key=lambda each: sorted(each.names)):
-            known = frozenset(
+        for tile in sorted(facts.tiles, key=lambda tile: sorted(tile.names)):
+            sides = frozenset(
                 names[f"{kernel}.{name}"] for name in tile.names if f"{kernel}.{name}" in names
             )
-            if known:
+            if sides:
                 yield TileShape(
-                    known, tile.in_loop, tile.loaded, hidden=len(known) < len(tile.names)
+                    sides, tile.in_loop, tile.loaded, hidden=len(sides) < len(tile.names)
                 )

@@ -8,7 +8,7 @@ from agent.diagnose.result import Bottleneck, Diagnosis
 from agent.optimize.beam import BASELINE, TUNE
 from agent.optimize.candidate import Hypothesis, Judged, Proposal, SearchState
 from agent.optimize.proposers import Proposer, Spending
-from agent.proposers.tune.autotune import opened
+from agent.proposers.tune.autotune import read_tunables
 from agent.proposers.tune.request import Tuned, Tuning, Version
 from agent.proposers.tune.space import Hint
 from judge.problem.kernel import KernelFile, Language
@@ -50,7 +50,7 @@ class TuneProposer(Proposer):
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._done: set[str] = set()
+        self._tuned_ids: set[str] = set()
 
     def propose(self, state: SearchState) -> Sequence[Proposal]:
         """The best configurations of kernels that were not tuned yet, the leader's first.
@@ -73,9 +73,9 @@ class TuneProposer(Proposer):
                 seconds = min(seconds, _SHARE * left)
             if seconds < _LEAST_SECONDS:
                 break
-            self._done.add(judged.id)
+            self._tuned_ids.add(judged.id)
             try:
-                proposals += self._tuned(state, judged, seconds)
+                proposals += self._tune(state, judged, seconds)
             except KbError as error:
                 failure = error
         if failure is not None and not proposals:
@@ -84,17 +84,17 @@ class TuneProposer(Proposer):
 
     def _candidates(self, state: SearchState) -> list[Judged]:
         """Kernels worth the time: Triton, right, with something to change, not tuned before."""
-        tuned = {
+        parents = {
             parent
             for judged in state.history
             if judged.candidate.proposer == self.name
             for parent in judged.candidate.parents
         }
-        every = {judged.id: judged for judged in (state.leader, *state.beam)}
+        candidates = {judged.id: judged for judged in (state.leader, *state.beam)}
         return [
             judged
-            for judged in every.values()
-            if judged.id not in tuned | self._done
+            for judged in candidates.values()
+            if judged.id not in parents | self._tuned_ids
             # Its configuration was found by quick timings: twelve further searches, of recipes'
             # kernels in 17 runs, found nothing that is faster.
             and judged.candidate.quick_ms is None
@@ -102,7 +102,7 @@ class TuneProposer(Proposer):
             and has_parameters(judged.candidate.source, judged.candidate.file)
         ]
 
-    def _tuned(self, state: SearchState, judged: Judged, seconds: float) -> list[Proposal]:
+    def _tune(self, state: SearchState, judged: Judged, seconds: float) -> list[Proposal]:
         candidate = judged.candidate
         request = Tuning.like(
             state,
@@ -115,24 +115,24 @@ class TuneProposer(Proposer):
         )
         start = time.monotonic()
         try:
-            tuned = self._run(request)
+            result = self._run(request)
         except BaseException:
             self._spent += Spending(gpu_seconds=time.monotonic() - start)
             raise
-        self._spent += Spending(gpu_seconds=tuned.held_seconds)
+        self._spent += Spending(gpu_seconds=result.held_seconds)
         family = candidate.family if candidate.family != BASELINE else TUNE
         return [
-            self._proposal(judged, tuned, version, family)
-            for version in chosen(tuned, candidate.source)
+            self._proposal(judged, result, version, family)
+            for version in select_versions(result, candidate.source)
         ]
 
-    def _proposal(self, judged: Judged, tuned: Tuned, version: Version, family: str) -> Proposal:
+    def _proposal(self, judged: Judged, result: Tuned, version: Version, family: str) -> Proposal:
         changes = ", ".join(
-            f"{name} {tuned.start[name]} → {value}"
+            f"{name} {result.start[name]} → {value}"
             for name, value in version.values.items()
-            if tuned.start.get(name) != value
+            if result.start.get(name) != value
         )
-        assert tuned.given_ms is not None
+        assert result.given_ms is not None
         return Proposal(
             source=version.source,
             parents=(judged.id,),
@@ -140,12 +140,12 @@ class TuneProposer(Proposer):
             family=family,
             hypothesis=Hypothesis(
                 claim=f"{changes or 'one listed configuration'}: {version.ms:.4g} ms where the "
-                f"parent took {tuned.given_ms:.4g} ms in quick timings"
+                f"parent took {result.given_ms:.4g} ms in quick timings"
             ),
             params=version.values,
             quick_ms=version.ms,
-            note=f"best of {tuned.tried} configurations ({tuned.failed} failed) in "
-            f"{tuned.held_seconds:.0f} s",
+            note=f"best of {result.tried} configurations ({result.failed} failed) in "
+            f"{result.held_seconds:.0f} s",
         )
 
 
@@ -154,7 +154,7 @@ def has_parameters(source: str, name: str) -> bool:
     try:
         if KernelFile.parse(source, name).language is not Language.TRITON:
             return False
-        tunable, _ = opened(source)
+        tunable, _ = read_tunables(source)
     except (KbError, SyntaxError, RecursionError):
         return False
     return bool(tunable.parameters)
@@ -164,22 +164,22 @@ def hints(diagnosis: Diagnosis | None) -> tuple[Hint, ...]:
     """What the weightiest findings suggest to try first."""
     if diagnosis is None:
         return ()
-    found: dict[Hint, None] = {}
-    for finding in sorted(diagnosis.findings, key=lambda each: -each.severity)[:2]:
+    suggested: dict[Hint, None] = {}
+    for finding in sorted(diagnosis.findings, key=lambda finding: -finding.severity)[:2]:
         for hint in _HINTS[finding.category]:
             opposite = {Hint.SMALLER: Hint.LARGER, Hint.LARGER: Hint.SMALLER}.get(hint)
-            if opposite not in found:
-                found[hint] = None
-    return tuple(found)
+            if opposite not in suggested:
+                suggested[hint] = None
+    return tuple(suggested)
 
 
-def chosen(tuned: Tuned, given: str) -> list[Version]:
+def select_versions(result: Tuned, source: str) -> list[Version]:
     """What to propose: the best if it is faster than what was given, and a close second."""
-    if tuned.given_ms is None:
+    if result.given_ms is None:
         return []
     faster = [
         version
-        for version in tuned.versions
-        if version.source != given and version.ms < tuned.given_ms * (1 - _GAIN)
+        for version in result.versions
+        if version.source != source and version.ms < result.given_ms * (1 - _GAIN)
     ]
     return [version for version in faster[:2] if version.ms <= faster[0].ms * (1 + _CLOSE)]

@@ -32,8 +32,8 @@ class Site:
         """What is written for `value`."""
         if self.fixed:
             return self.template
-        written = repr(value + self.plus) if isinstance(value, int) and self.plus else repr(value)
-        return self.template.replace("{}", written)
+        literal = repr(value + self.plus) if isinstance(value, int) and self.plus else repr(value)
+        return self.template.replace("{}", literal)
 
 
 class Offsets:
@@ -65,8 +65,8 @@ class Offsets:
         while at < close:
             byte = self.data[at : at + 1]
             if byte == b"#":
-                found = LINE_END.search(self.data, at)
-                at = found.start() if found else close
+                newline = LINE_END.search(self.data, at)
+                at = newline.start() if newline else close
                 continue
             if byte in (b",", b")"):
                 last, comma = at + 1, byte == b","
@@ -84,16 +84,16 @@ def rewrite(text: str, edits: Iterable[tuple[Site, Value]]) -> str:
         result does not parse.
     """
     data = text.encode()
-    chosen = sorted({(site, site.text(value)) for site, value in edits})
+    replacements = sorted({(site, site.text(value)) for site, value in edits})
     parts, at = [], 0
-    for site, written in chosen:
+    for site, replacement in replacements:
         if site.start < at or site.end < site.start or site.end > len(data):
             raise RewriteError(f"an edit at byte {site.start} overlaps another one, or the end")
-        parts += [data[at : site.start], written.encode()]
+        parts += [data[at : site.start], replacement.encode()]
         at = site.end
-    changed = b"".join([*parts, data[at:]]).decode()
+    result = b"".join([*parts, data[at:]]).decode()
     try:
-        ast.parse(changed)
+        ast.parse(result)
     except (SyntaxError, ValueError) as error:
         raise RewriteError(f"the changed file is not Python: {error}") from error
-    return changed
+    return result

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
-from agent.proposers.tune.autotune import opened
+from agent.proposers.tune.autotune import read_tunables
 from agent.proposers.tune.halving import Ledger, Trial, halve
 from agent.proposers.tune.material import Subject
 from agent.proposers.tune.request import Ranking, Screened, Screening, Version
-from agent.proposers.tune.search import first, search
+from agent.proposers.tune.search import first_generation, search
 from agent.proposers.tune.space import Point, Space
 from agent.proposers.tune.timing import SourceTimer, processes
 from agent.proposers.tune.tuner import (
@@ -32,7 +32,7 @@ from judge.progress import Say, silent
 from judge.sandbox.launch import Zygote
 
 # Configurations of each kernel in the race: its own, what usually is good, its neighbours.
-_EACH: Final = 10
+_PER_KERNEL: Final = 10
 # All of them; with many kernels each gets fewer, but its own.
 _MOST: Final = 48
 # What one takes to compile, and the share of the time that the race may take for that.
@@ -53,7 +53,7 @@ _BATCH: Final = 24
 # Of the last comparison.
 _LAUNCHES: Final = 30
 
-Place = tuple[int, Point]
+KernelPoint = tuple[int, Point]
 """A kernel by number, and a point of its space."""
 
 
@@ -82,45 +82,45 @@ def screen(request: Screening, *, zygote: Zygote, say: Say = silent) -> Ranking:
     )
     with SourceTimer(subject, zygote, say, patience=request.patience) as timer:
         deadline = timer.clock() + timer.left(request.seconds)
-        found = _screened_within(timer, request, deadline, say)
-    return found.model_copy(update={"held_seconds": timer.held_seconds})
+        ranking = _race_and_tune(timer, request, deadline, say)
+    return ranking.model_copy(update={"held_seconds": timer.held_seconds})
 
 
-def _screened_within(timer: SourceTimer, request: Screening, deadline: float, say: Say) -> Ranking:
+def _race_and_tune(timer: SourceTimer, request: Screening, deadline: float, say: Say) -> Ranking:
     """Race within an open timer; `deadline` is on its clock."""
     generator = random.Random(request.seed)  # noqa: S311 (a search)
     end = deadline - LAST_SECONDS
-    left = max(0.0, end - timer.clock())
-    most = _MOST
+    rest = max(0.0, end - timer.clock())
+    limit = _MOST
     if request.device != "cpu":
-        most = min(_MOST, int(processes() * _RACE_SHARE * left / _COMPILE_SECONDS))
-    each = max(1, min(_EACH, most // len(request.kernels)))
-    entries = [_entry(text, timer, end, generator, each) for text in request.kernels]
+        limit = min(_MOST, int(processes() * _RACE_SHARE * rest / _COMPILE_SECONDS))
+    per_kernel = max(1, min(_PER_KERNEL, limit // len(request.kernels)))
+    entries = [_entry(text, timer, end, generator, per_kernel) for text in request.kernels]
     _race(timer, entries, end, say)
-    working = [each for each in entries if each.ledger.best_ms < math.inf]
-    ranked = sorted(working, key=lambda each: each.ledger.best_ms)
+    working = [entry for entry in entries if entry.ledger.best_ms < math.inf]
+    ranked = sorted(working, key=lambda entry: entry.ledger.best_ms)
     if ranked and ranked[0].ledger.best_ms > _HOPELESS * (request.start_ms or math.inf):
         return _final(timer, request, entries)
     near = [
-        each
-        for each in ranked[:_SEARCHED]
-        if each.ledger.best_ms <= _NEAR * ranked[0].ledger.best_ms
+        entry
+        for entry in ranked[:_SEARCHED]
+        if entry.ledger.best_ms <= _NEAR * ranked[0].ledger.best_ms
     ]
     for number, entry in enumerate(near):
-        rival = min((each.ledger.best_ms for each in near[:number]), default=math.inf)
+        rival = min((other.ledger.best_ms for other in near[:number]), default=math.inf)
         if entry.ledger.best_ms > _STILL_NEAR * rival:
             break
-        left = end - timer.clock()
+        rest = end - timer.clock()
         share = _SHARE if number < len(near) - 1 else 1.0
-        entry.ledger.deadline = timer.clock() + share * left
-        if left > 0 and entry.space.parameters:
-            begun = [entry.ledger.ranking()[0].point]
-            batch = max(4, min(_BATCH, int(processes() * share * left / (2 * _COMPILE_SECONDS))))
+        entry.ledger.deadline = timer.clock() + share * rest
+        if rest > 0 and entry.space.parameters:
+            starts = [entry.ledger.ranking()[0].point]
+            batch = max(4, min(_BATCH, int(processes() * share * rest / (2 * _COMPILE_SECONDS))))
             search(
                 entry.space,
                 entry.ledger,
                 generator,
-                starts=begun,
+                starts=starts,
                 batch=batch,
                 rival=rival,
                 say=say,
@@ -131,24 +131,24 @@ def _screened_within(timer: SourceTimer, request: Screening, deadline: float, sa
 def _entry(
     text: str, timer: SourceTimer, deadline: float, generator: random.Random, count: int
 ) -> _Entry:
-    tunable, listed = opened(text)
+    tunable, alternatives = read_tunables(text)
     space = Space(tunable, timer.item_bytes)
-    points = first(space, generator, starts_of(space, listed), count)[:count]
+    points = first_generation(space, generator, starts_of(space, alternatives), count)[:count]
     return _Entry(space, ledger_of(space.text, timer, deadline), points)
 
 
 def _race(timer: SourceTimer, entries: Sequence[_Entry], deadline: float, say: Say) -> None:
     """Time all kernels' first points together; what is found goes to their own ledgers."""
 
-    def text(place: Place) -> str:
-        number, point = place
+    def text(key: KernelPoint) -> str:
+        number, point = key
         return entries[number].space.text(point)
 
     ledger = ledger_of(text, timer, deadline)
     # In turn, the given configurations first: where time runs out every kernel was seen.
-    of_each = ([(number, p) for p in entry.points] for number, entry in enumerate(entries))
-    places = [each for turn in zip_longest(*of_each) for each in turn if each is not None]
-    halve(ledger, places, places[0], say=say)
+    by_kernel = ([(number, p) for p in entry.points] for number, entry in enumerate(entries))
+    keys = [key for turn in zip_longest(*by_kernel) for key in turn if key is not None]
+    halve(ledger, keys, keys[0], say=say)
     for (number, point), trial in ledger.trials.items():
         entries[number].ledger.trials[point] = Trial(point, trial.ms, trial.error, trial.slow)
 
@@ -162,12 +162,12 @@ def _final(timer: SourceTimer, request: Screening, entries: Sequence[_Entry]) ->
     final = final_times(timer, [request.reference, *texts], _LAUNCHES)
     pairs = zip(entries, bests, strict=True)
     return Ranking(
-        kernels=tuple(_screened(entry, with_times(best, final)) for entry, best in pairs),
+        kernels=tuple(_result_of(entry, with_times(best, final)) for entry, best in pairs),
         reference_ms=final[request.reference],
     )
 
 
-def _screened(entry: _Entry, best: Sequence[Version]) -> Screened:
+def _result_of(entry: _Entry, best: Sequence[Version]) -> Screened:
     errors = entry.ledger.errors
     version = next(iter(best), None)
     return Screened(

@@ -52,7 +52,7 @@ class Screener:
         first stays as it is. All as they are where there is no time, or where screening fails.
         """
         self.notes = ()
-        seconds = self._allowed(state)
+        seconds = self._time_limit(state)
         usable = [proposal for proposal in proposals if _is_function(proposal)]
         if state.interpret or seconds < _LEAST_SECONDS or not usable:
             return list(proposals)
@@ -73,17 +73,17 @@ class Screener:
             return list(proposals)
         self.spent += Spending(gpu_seconds=ranking.held_seconds)
         others = [proposal for proposal in proposals if not _is_function(proposal)]
-        return [*self._ordered(usable, ranking), *others]
+        return [*self._rank_proposals(usable, ranking), *others]
 
-    def _allowed(self, state: SearchState) -> float:
+    def _time_limit(self, state: SearchState) -> float:
         left = state.seconds_left
         if left is None:
             return SECONDS
-        wanted = min(SECONDS, _COMPILING * max(_SHARE * left, min(left, _ALL_OF)))
-        return wanted if state.wall_left is None else min(wanted, state.wall_left)
+        seconds = min(SECONDS, _COMPILING * max(_SHARE * left, min(left, _ALL_OF)))
+        return seconds if state.wall_left is None else min(seconds, state.wall_left)
 
-    def _ordered(self, proposals: Sequence[Proposal], ranking: Ranking) -> list[Proposal]:
-        found: list[tuple[float, Proposal]] = []
+    def _rank_proposals(self, proposals: Sequence[Proposal], ranking: Ranking) -> list[Proposal]:
+        timed: list[tuple[float, Proposal]] = []
         notes: list[str] = []
         for proposal, kernel in zip(proposals, ranking.kernels, strict=True):
             name = proposal.note
@@ -95,11 +95,11 @@ class Screener:
                     f"{ranking.reference_ms:.4g} ms"
                 )
             else:
-                found.append((kernel.version.ms, _tuned(proposal, kernel)))
+                timed.append((kernel.version.ms, _with_best_version(proposal, kernel)))
         self.notes = tuple(notes)
         if not any(kernel.tried for kernel in ranking.kernels):
             return list(proposals[:1])
-        return [proposal for _, proposal in sorted(found, key=lambda pair: pair[0])]
+        return [proposal for _, proposal in sorted(timed, key=lambda pair: pair[0])]
 
 
 def _is_function(proposal: Proposal) -> bool:
@@ -109,15 +109,15 @@ def _is_function(proposal: Proposal) -> bool:
         return False
 
 
-def _tuned(proposal: Proposal, found: Screened) -> Proposal:
-    assert found.version is not None
-    version = found.version
+def _with_best_version(proposal: Proposal, entry: Screened) -> Proposal:
+    assert entry.version is not None
+    version = entry.version
     return proposal.model_copy(
         update={
             "source": version.source,
             "params": version.values,
             "quick_ms": version.ms,
-            "note": f"{proposal.note}; best of {found.tried} configurations ({found.failed} failed)"
+            "note": f"{proposal.note}; best of {entry.tried} configurations ({entry.failed} failed)"
             f", {version.ms:.4g} ms in quick timings",
         }
     )

@@ -37,7 +37,7 @@ _PENALTY: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """Result of a search."""
 
     ranking: tuple[Trial[Point], ...]
@@ -57,7 +57,7 @@ def search(
     batch: int = _FIRST,
     rival: float = math.inf,
     say: Say = silent,
-) -> Found:
+) -> SearchResult:
     """Search until the ledger's deadline, or until nothing gets better.
 
     Parameters
@@ -79,9 +79,9 @@ def search(
     """
     run_off = ledger.left * _RUN_OFF_SHARE
     incumbent, stale = space.start, 0
-    points = first(space, generator, starts, batch)
+    points = first_generation(space, generator, starts, batch)
     while points and ledger.left > run_off:
-        before, clock, known = ledger.best_ms, ledger.left, len(ledger.trials)
+        before, clock, count = ledger.best_ms, ledger.left, len(ledger.trials)
         halve(ledger, points, incumbent)
         _freeze(space, ledger)
         best = ledger.best_ms
@@ -91,7 +91,7 @@ def search(
         if not ranking:
             break
         incumbent = ranking[0].point
-        new = max(1, len(ledger.trials) - known)
+        new = max(1, len(ledger.trials) - count)
         # No generation may use up all that is left: later ones know more.
         affordable = int(max(4.0, 0.5 * ledger.left * new / max(clock - ledger.left, 1e-6)))
         near = [p for p in space.neighbours(incumbent, 1) if p not in ledger.trials]
@@ -100,23 +100,23 @@ def search(
         if stale >= (1 if best > _BEHIND * rival else patience):
             break
     ranked = _run_off(space, ledger)
-    return Found(tuple(ranked), len(ledger.trials), len(ledger.errors))
+    return SearchResult(tuple(ranked), len(ledger.trials), len(ledger.errors))
 
 
-def first(
+def first_generation(
     space: Space, generator: random.Random, starts: Sequence[Point], batch: int
 ) -> list[Point]:
     """Where to begin: the start and `starts`, what usually is good, neighbours, and some at random;
     up to `batch` unless the first of these are more."""
     points: dict[Point, None] = dict.fromkeys([space.start, *starts, *space.presets()])
     near = space.neighbours(space.start, 2)
-    drawn = (space.drawn(generator) for _ in range(4 * batch))
-    far = list(dict.fromkeys(each for each in drawn if each is not None))
+    random_points = (space.random_point(generator) for _ in range(4 * batch))
+    far = list(dict.fromkeys(point for point in random_points if point is not None))
     # Half of each where there is plenty: a start may be far from anything good.
-    for each in (*near[: batch // 2], *far[: batch // 2], *near[batch // 2 :], *far[batch // 2 :]):
+    for point in (*near[: batch // 2], *far[: batch // 2], *near[batch // 2 :], *far[batch // 2 :]):
         if len(points) >= batch:
             break
-        points[each] = None
+        points[point] = None
     return list(points)
 
 
@@ -127,7 +127,7 @@ def _next(space: Space, ledger: Ledger[Point], generator: random.Random, count: 
 
     def offer(points: Iterable[Point | None]) -> None:
         for point in points:
-            if point is not None and point not in ledger.trials and space.allowed(point):
+            if point is not None and point not in ledger.trials and space.is_allowed(point):
                 pool[point] = None
 
     for parent in parents:
@@ -136,16 +136,16 @@ def _next(space: Space, ledger: Ledger[Point], generator: random.Random, count: 
     for one in parents:
         for other in parents:
             if one != other:
-                offer(space.crossed(one, other, generator) for _ in range(2))
+                offer(space.crossover(one, other, generator) for _ in range(2))
     free = max(1, int(count * _FREE_SHARE))
     guess = _surrogate(space, ledger)
-    chosen = sorted(pool, key=guess)[: count - free]
-    offer(space.drawn(generator) for _ in range(4 * free))
-    others = [each for each in pool if each not in set(chosen)]
+    promising = sorted(pool, key=guess)[: count - free]
+    offer(space.random_point(generator) for _ in range(4 * free))
+    others = [point for point in pool if point not in set(promising)]
     # Next to the best first: that is what says whether it is one.
     nearest = [p for p in space.neighbours(parents[0], 1) if p in set(others)]
     generator.shuffle(others)
-    return list(dict.fromkeys([*chosen, *nearest[:free], *others]))[:count]
+    return list(dict.fromkeys([*promising, *nearest[:free], *others]))[:count]
 
 
 def _surrogate(space: Space, ledger: Ledger[Point]) -> Callable[[Point], float]:
@@ -156,26 +156,26 @@ def _surrogate(space: Space, ledger: Ledger[Point]) -> Callable[[Point], float]:
         if trial.median < math.inf
     }
     worst = max(times.values(), default=0.0) + _PENALTY
-    known = {p: times.get(p, worst) for p in ledger.trials}
-    mean = statistics.fmean(known.values()) if known else 0.0
+    observed = {p: times.get(p, worst) for p in ledger.trials}
+    mean = statistics.fmean(observed.values()) if observed else 0.0
     effects: dict[tuple[int, object], float] = {}
     for _ in range(3):  # each parameter's, given the others': settles quickly
         for index in range(len(space.parameters)):
-            left: dict[object, list[float]] = {}
-            for point, value in known.items():
+            by_setting: dict[object, list[float]] = {}
+            for point, value in observed.items():
                 others = sum(effects.get((i, v), 0.0) for i, v in enumerate(point) if i != index)
-                left.setdefault(point[index], []).append(value - mean - others)
-            for setting, residuals in left.items():
+                by_setting.setdefault(point[index], []).append(value - mean - others)
+            for setting, residuals in by_setting.items():
                 # One observation counts half: an effect that was seen once may be another's.
                 effects[index, setting] = sum(residuals) / (len(residuals) + 1)
-    additive = {p: mean + sum(effects[i, v] for i, v in enumerate(p)) for p in known}
-    places = [(space.position(p), known[p] - additive[p]) for p in known]
+    additive = {p: mean + sum(effects[i, v] for i, v in enumerate(p)) for p in observed}
+    places = [(space.position(p), observed[p] - additive[p]) for p in observed]
 
     def guess(point: Point) -> float:
-        here = space.position(point)
+        position = space.position(point)
         weights = total = 0.0
         for place, residual in places:
-            steps = sum(abs(a - b) for a, b in zip(here, place, strict=True))
+            steps = sum(abs(a - b) for a, b in zip(position, place, strict=True))
             weight = math.exp(-steps / _REACH)
             weights += weight
             total += weight * residual
@@ -189,15 +189,15 @@ def _freeze(space: Space, ledger: Ledger[Point]) -> None:
     """Leave alone parameters whose every other value fails, and what compiles for too long."""
     for trial in ledger.trials.values():
         if trial.slow:
-            space.too_slow(trial.point)
+            space.exclude_slow(trial.point)
     for index in range(len(space.parameters)):
-        alone = [
+        variants = [
             trial
             for trial in ledger.trials.values()
             if sum(a != b for a, b in zip(trial.point, space.start, strict=True)) == 1
             and trial.point[index] != space.start[index]
         ]
-        if len(alone) > 1 and all(trial.error for trial in alone):
+        if len(variants) > 1 and all(trial.error for trial in variants):
             space.freeze(index)
 
 
@@ -214,4 +214,4 @@ def _run_off(space: Space, ledger: Ledger[Point]) -> list[Trial[Point]]:
         ledger.add([trial.point for trial in trials], _RUN_OFF_LAUNCHES)
         for trial, ms in zip(trials, earlier, strict=True):
             trial.ms = trial.ms or ms
-    return sorted(ledger.ranking(), key=lambda each: each not in trials)
+    return sorted(ledger.ranking(), key=lambda trial: trial not in trials)

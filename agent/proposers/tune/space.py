@@ -100,7 +100,7 @@ class Space:
         """Keep a parameter at its start: other values gave other results."""
         self._frozen.add(position)
 
-    def too_slow(self, point: Point) -> None:
+    def exclude_slow(self, point: Point) -> None:
         """Leave out what asks as much of a thread as a point that takes too long to compile."""
         load = self._loads(point)[1]
         if load > self._load[1]:
@@ -108,15 +108,15 @@ class Space:
 
     def text(self, point: Point) -> str:
         """The file at a point."""
-        return self.tunable.write(self.named(point))
+        return self.tunable.write(self.values(point))
 
-    def named(self, point: Point) -> dict[str, Value]:
+    def values(self, point: Point) -> dict[str, Value]:
         """A point by names of parameters."""
         return {
             parameter.name: value for parameter, value in zip(self.parameters, point, strict=True)
         }
 
-    def allowed(self, point: Point) -> bool:
+    def is_allowed(self, point: Point) -> bool:
         """Whether a point keeps within the limits, or is no further beyond than the start."""
         if point == self.start:
             return True
@@ -137,38 +137,38 @@ class Space:
 
     def neighbours(self, point: Point, reach: int = 2) -> list[Point]:
         """Points that differ in one parameter by up to `reach` steps, what hints say first."""
-        found: list[tuple[float, int, Point]] = []
+        candidates: list[tuple[float, int, Point]] = []
         for index, domain in enumerate(self.domains):
             if index in self._frozen:
                 continue
             for value, step in _near(domain, point[index], reach):
                 other = (*point[:index], value, *point[index + 1 :])
-                if self.allowed(other):
-                    weight = abs(step) - self._advice(self.parameters[index], step)
-                    found.append((weight, len(found), other))
-        return [other for _, _, other in sorted(found)]
+                if self.is_allowed(other):
+                    weight = abs(step) - self._hint_bonus(self.parameters[index], step)
+                    candidates.append((weight, len(candidates), other))
+        return [other for _, _, other in sorted(candidates)]
 
     def presets(self) -> list[Point]:
         """Points that are good for many kernels, as far as this one has what they set."""
         tiles = [i for i, parameter in enumerate(self.parameters) if parameter.role is Role.TILE]
         inner = {name for tile in self.tunable.tiles if not tile.loaded for name in tile.names}
-        wanted: list[dict[int, int]] = []
+        presets: list[dict[int, int]] = []
         if self.tunable.dots:
             sides = [i for i in tiles if self.parameters[i].name in inner]
             for lengths, depth, warps, stages in _PRODUCTS:
-                chosen = dict.fromkeys(tiles, depth)
-                chosen |= {i: lengths[n % 2] for n, i in enumerate(sides)}
-                wanted.append(chosen | self._options(warps, stages))
+                sizes = dict.fromkeys(tiles, depth)
+                sizes |= {i: lengths[n % 2] for n, i in enumerate(sides)}
+                presets.append(sizes | self._options(warps, stages))
         elif tiles:
             for elements, warps in _FLAT:
-                wanted.append(self._flat(tiles, elements) | self._options(warps, 0))
+                presets.append(self._flat(tiles, elements) | self._options(warps, 0))
         points = []
-        for values in wanted:
+        for values in presets:
             point = tuple(
                 values[i] if values.get(i) in self.domains[i] else value
                 for i, value in enumerate(self.start)
             )
-            if self.allowed(point):
+            if self.is_allowed(point):
                 points.append(point)
         return list(dict.fromkeys(points))
 
@@ -200,34 +200,34 @@ class Space:
                 for second, _ in _near(self.domains[two], point[two], 1):
                     other = list(point)
                     other[one], other[two] = first, second
-                    if self.allowed(tuple(other)):
+                    if self.is_allowed(tuple(other)):
                         yield tuple(other)
 
-    def crossed(self, one: Point, two: Point, generator: random.Random) -> Point | None:
+    def crossover(self, one: Point, two: Point, generator: random.Random) -> Point | None:
         """A point with some values of each; None where they go together in no way."""
-        mixed = tuple(generator.choice(pair) for pair in zip(one, two, strict=True))
-        return mixed if mixed not in (one, two) and self.allowed(mixed) else None
+        point = tuple(generator.choice(pair) for pair in zip(one, two, strict=True))
+        return point if point not in (one, two) and self.is_allowed(point) else None
 
-    def drawn(self, generator: random.Random) -> Point | None:
+    def random_point(self, generator: random.Random) -> Point | None:
         """An allowed point at random; None where 50 tries found none."""
         for _ in range(50):
             point = tuple(generator.choice(self._values(i)) for i in range(len(self.parameters)))
-            if self.allowed(point):
+            if self.is_allowed(point):
                 return point
         return None
 
     def _values(self, index: int) -> Sequence[Value]:
         return (self.start[index],) if index in self._frozen else self.domains[index]
 
-    def _advice(self, parameter: Parameter, step: int) -> float:
+    def _hint_bonus(self, parameter: Parameter, step: int) -> float:
         """How far the hints speak for a step."""
-        wanted = {
+        direction = {
             Role.TILE: (Hint.LARGER in self._hints) - (Hint.SMALLER in self._hints),
             Role.STAGES: int(Hint.DEEPER in self._hints),
             Role.LOOP_STAGES: int(Hint.DEEPER in self._hints),
             Role.WARPS: int(Hint.MORE_WARPS in self._hints),
         }.get(parameter.role, 0)
-        return 0.5 * wanted * (1 if step > 0 else -1)
+        return 0.5 * direction * (1 if step > 0 else -1)
 
     def _elements(self, names: frozenset[str], point: Point) -> int:
         values = (point[self._index[name]] for name in names)
@@ -246,16 +246,16 @@ class Space:
     def _loads(self, point: Point) -> tuple[int, int, int]:
         """Elements of the largest block, of it in one thread, and bytes of shared memory."""
         largest = self._largest(point)
-        threads = _LANES * max(self._set(Role.WARPS, point), default=4)
+        threads = _LANES * max(self._values_of_role(Role.WARPS, point), default=4)
         shared = 0
         if self.tunable.dots:
-            kept = max(1, max(self._set(Role.STAGES, point), default=3) - 1)
+            buffered = max(1, max(self._values_of_role(Role.STAGES, point), default=3) - 1)
             loaded = {tile.names for tile in self.tunable.tiles if tile.loaded and tile.in_loop}
             elements = sum(self._elements(names, point) for names in loaded if len(names) > 1)
-            shared = kept * elements * self._item_bytes
+            shared = buffered * elements * self._item_bytes
         return largest, largest // threads, shared
 
-    def _set(self, role: Role, point: Point) -> list[int]:
+    def _values_of_role(self, role: Role, point: Point) -> list[int]:
         """What a point sets for the parameters of a role."""
         pairs = zip(self.parameters, point, strict=True)
         return [
@@ -270,12 +270,12 @@ def _domain(parameter: Parameter, *, dots: bool) -> tuple[Value, ...]:
     assert isinstance(value, int)
     if parameter.role is Role.TILE:
         most = _LONGEST_DOT_SIDE if dots and parameter.least > 1 else _LARGEST_TILE
-        listed = _powers(max(parameter.least, value >> _FAR), min(most, value << _FAR))
+        values = _powers(max(parameter.least, value >> _FAR), min(most, value << _FAR))
     else:
-        listed = _LISTED.get(parameter.role) or _powers(
+        values = _LISTED.get(parameter.role) or _powers(
             max(1, value >> _FAR), min(_LARGEST_COUNT, value << _FAR)
         )
-    return tuple(sorted({*listed, value}))
+    return tuple(sorted({*values, value}))
 
 
 def _powers(low: int, high: int) -> Sequence[int]:
@@ -286,7 +286,7 @@ def _near(domain: Sequence[Value], value: Value, reach: int) -> Iterator[tuple[V
     """Values of a domain up to `reach` steps away, the nearest first; all of an unordered one."""
     if value not in domain:
         return
-    here = domain.index(value)
+    index = domain.index(value)
     for step in (s for n in range(1, reach + 1) for s in (n, -n)):
-        if 0 <= here + step < len(domain):
-            yield domain[here + step], step
+        if 0 <= index + step < len(domain):
+            yield domain[index + step], step

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.proposers.tune.kernel_facts import called
+from agent.proposers.tune.kernel_facts import callee
 from agent.proposers.tune.launches import Launch, Module, number
 
 
@@ -26,17 +26,17 @@ class Repeat:
 def repeats(node: ast.AST, axis: int | None = None) -> Iterator[Repeat]:
     """Divisions by an integer literal in an expression or function."""
     match node:
-        case ast.Call(args=[dividend, ast.Constant() as divisor]) if called(node) == "cdiv":
+        case ast.Call(args=[dividend, ast.Constant() as divisor]) if callee(node) == "cdiv":
             if _is_size(divisor):
                 yield Repeat(divisor, ast.unparse(dividend), axis)
         case ast.BinOp(left=left, op=ast.FloorDiv(), right=ast.Constant() as divisor):
             if _is_size(divisor):
-                yield _rounded(left, divisor, axis)
+                yield _rounded_division(left, divisor, axis)
     for child in ast.iter_child_nodes(node):
         yield from repeats(child, axis)
 
 
-def _rounded(left: ast.expr, divisor: ast.Constant, axis: int | None) -> Repeat:
+def _rounded_division(left: ast.expr, divisor: ast.Constant, axis: int | None) -> Repeat:
     match left:
         case ast.BinOp(left=inner, op=ast.Add(), right=ast.Constant() as added) if (
             added.value == number(divisor) - 1
@@ -53,15 +53,15 @@ def _rounded(left: ast.expr, divisor: ast.Constant, axis: int | None) -> Repeat:
 
 def grid_repeats(module: Module, launch: Launch) -> list[Repeat]:
     """Those in the grid of one launch, with their axes."""
-    grid = module.resolved(launch.grid)
+    grid = module.resolve(launch.grid)
     if isinstance(grid, ast.Lambda):
         grid = grid.body
     parts: Sequence[ast.expr] = grid.elts if isinstance(grid, ast.Tuple | ast.List) else [grid]
-    whole = [module.resolved(part) for part in parts]
+    whole = [module.resolve(part) for part in parts]
     return [repeat for axis, part in enumerate(whole) for repeat in repeats(part, axis)]
 
 
-def tied(
+def tied_literals(
     launch: Launch, sizes: dict[str, ast.Constant], repeat: Repeat, *, alone: bool
 ) -> list[ast.Constant]:
     """Which of a launch's sizes a division repeats; several where that cannot be told.
@@ -76,18 +76,18 @@ def tied(
     same = {name: node for name, node in sizes.items() if node.value == repeat.node.value}
     if not same or launch.kernel is None:
         return []
-    passed = {
+    names = {
         name for name, value in launch.arguments.items() if ast.unparse(value) == repeat.dividend
     }
     bounds, axes, extents = launch.kernel.bounds, launch.kernel.axes, launch.kernel.extents
-    by_bound = {name for name in same if bounds.get(name, set()) & passed}
+    by_bound = {name for name in same if bounds.get(name, set()) & names}
     by_axis = {
         name for name in same if name in extents and alone and repeat.axis in axes.get(name, set())
     }
     # Queries and keys are both compared with the number of tokens; the grid counts one of them.
-    named = by_bound & by_axis or by_bound or by_axis
-    if named:
-        return [node for name, node in same.items() if name in named]
+    matching = by_bound & by_axis or by_bound or by_axis
+    if matching:
+        return [node for name, node in same.items() if name in matching]
     return list(same.values()) if alone or len(same) == 1 else []
 
 

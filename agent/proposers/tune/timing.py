@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
-from agent.proposers.tune.halving import Measured
+from agent.proposers.tune.halving import Timing
 from agent.proposers.tune.material import Material, Subject, prepare
 from agent.proposers.tune.turns import Turns
 from judge.evaluate.host import describe_host
@@ -29,7 +29,7 @@ COMPILE_SECONDS: Final = 12.0
 _COMPILING_SHARE: Final = 0.75
 # What the version to compare with may: without it there is nothing to compare. One that spills for
 # all it is worth took 30 s.
-_GIVEN_COMPILE_SECONDS: Final = 90.0
+_BASELINE_SECONDS: Final = 90.0
 # Sources of one command, so that an end of the process loses no more than these.
 _BATCH: Final = 64
 # A version whose first launches take so many times the best is launched no more.
@@ -129,7 +129,7 @@ class SourceTimer:
         }
         return min((m.ITEM_BYTES[kind] for kind in kinds if "float" in kind), default=4)
 
-    def times(self, sources: Sequence[str], launches: int, seconds: float) -> list[Measured]:
+    def times(self, sources: Sequence[str], launches: int, seconds: float) -> list[Timing]:
         """Compile, compare and time versions; see `halving.Measure`.
 
         Raises
@@ -138,37 +138,37 @@ class SourceTimer:
             The version to compare with does not run.
         """
         until = self.clock() + seconds
-        results: list[Measured] = []
+        results: list[Timing] = []
         for start in range(0, len(sources), _BATCH):
             results += self._batch(sources[start : start + _BATCH], launches, until)
         return results
 
-    def _batch(self, sources: Sequence[str], launches: int, until: float) -> list[Measured]:
+    def _batch(self, sources: Sequence[str], launches: int, until: float) -> list[Timing]:
         if until <= self.clock():
-            return [Measured(tried=False) for _ in sources]
+            return [Timing(tried=False) for _ in sources]
         ahead = self._in_advance
         try:
-            known = self._compiled(sources, until)
-            rest = [index for index in range(len(sources)) if index not in known]
-            if not rest or (until <= self.clock() and known):
-                return [known.get(index, Measured(tried=False)) for index in range(len(sources))]
-            chosen = [sources[index] for index in rest]
+            skips = self._compile_ahead(sources, until)
+            rest = [index for index in range(len(sources)) if index not in skips]
+            if not rest or (until <= self.clock() and skips):
+                return [skips.get(index, Timing(tried=False)) for index in range(len(sources))]
+            batch = [sources[index] for index in rest]
             with self.turns.turn():
                 worker = self._worker()
-                reply = self._asked(worker, self._bench_command(chosen, launches, until))
+                reply = self._bench(worker, self._bench_command(batch, launches, until))
         except CommandFailedError as error:
             raise KbError(f"the kernel to tune fails: {error.kind}: {error.message}") from None
         except (WorkerDiedError, WorkerTimedOutError) as error:
             self._restart()
             self._in_advance = False
             if len(sources) == 1 or isinstance(error, WorkerTimedOutError):
-                return [Measured(error=str(error)) for _ in sources]
+                return [Timing(error=str(error)) for _ in sources]
             half = len(sources) // 2
             first = self._batch(sources[:half], launches, until)
             return first + self._batch(sources[half:], launches, until)
-        results = [known.get(index, Measured(tried=False)) for index in range(len(sources))]
-        for index, told in zip(rest, reply.results, strict=True):
-            results[index] = self._judged(told)
+        results = [skips.get(index, Timing(tried=False)) for index in range(len(sources))]
+        for index, benched in zip(rest, reply.results, strict=True):
+            results[index] = self._check(benched)
         if not reply.lost:
             return results
         self._restart()
@@ -176,12 +176,12 @@ class SourceTimer:
             self._in_advance = False
         again = [index for index in rest if not results[index].tried and not results[index].ms]
         if again and (len(again) < len(sources) or ahead):
-            repeated = self._batch([sources[i] for i in again], launches, until)
-            for index, measured in zip(again, repeated, strict=True):
+            retried = self._batch([sources[i] for i in again], launches, until)
+            for index, measured in zip(again, retried, strict=True):
                 results[index] = measured
         return results
 
-    def _asked(self, worker: Worker, command: m.BenchSources) -> m.Benched:
+    def _bench(self, worker: Worker, command: m.BenchSources) -> m.Benched:
         limit = command.seconds + COMPILE_SECONDS + _GRACE_SECONDS
         reply = worker.bench_sources(command, timeout=limit)
         count = len(command.sources)
@@ -189,59 +189,57 @@ class SourceTimer:
             raise KbError(f"{worker.name}: {len(reply.results)} results for {count} sources")
         return reply
 
-    def _compiled(self, sources: Sequence[str], until: float) -> dict[int, Measured]:
+    def _compile_ahead(self, sources: Sequence[str], until: float) -> dict[int, Timing]:
         """Compile what is new ahead; what came of those that are not to be timed, by place."""
         new = [source for source in dict.fromkeys(sources) if source not in self._seen]
         if not (self._in_advance and new and self.subject.device != "cpu"):
             return {}
         if not self._prepared and self._material.reference is None:
-            self._prepare_given(until)
+            self._prepare_baseline(until)
         command = self._bench_command(new, 1, until)
-        noted, reply = self._noted_and_compiled(
+        notes, reply = self._note_and_compile(
             command, lambda: max(0.1, _COMPILING_SHARE * (until - self.clock()))
         )
-        told = {}
-        for source, first, then in zip(new, noted.results, reply.results, strict=True):
+        fails = {}
+        for source, first, then in zip(new, notes.results, reply.results, strict=True):
             error = first.error or then.error
             if error or not then.tried:
                 slow = first.slow or then.slow
-                told[source] = Measured(error=error, tried=bool(error), slow=slow)
+                fails[source] = Timing(error=error, tried=bool(error), slow=slow)
             else:
                 self._seen.add(source)
-        return {index: told[source] for index, source in enumerate(sources) if source in told}
+        return {index: fails[source] for index, source in enumerate(sources) if source in fails}
 
-    def _prepare_given(self, until: float) -> None:
+    def _prepare_baseline(self, until: float) -> None:
         """Compile the version to compare with. The search's time does not run meanwhile: a kernel
         that takes long to compile is one that has to be tuned."""
         self._prepared = True
         command = self._bench_command([self._material.command.source], 1, until)
-        only = {"refer": False, "compile_seconds": _GIVEN_COMPILE_SECONDS}
-        with self.turns.stopped():  # what goes wrong is told by the first call
-            self._noted_and_compiled(
-                command.model_copy(update=only), lambda: _GIVEN_COMPILE_SECONDS
-            )
+        only = {"refer": False, "compile_seconds": _BASELINE_SECONDS}
+        with self.turns.pause_clock():  # what goes wrong is told by the first call
+            self._note_and_compile(command.model_copy(update=only), lambda: _BASELINE_SECONDS)
 
-    def _noted_and_compiled(
+    def _note_and_compile(
         self, command: m.BenchSources, seconds: Callable[[], float]
     ) -> tuple[m.Benched, m.Benched]:
         """Results of noting and compiling. The GPU is free during compilation."""
         noting = command.model_copy(update={"stage": "note", "processes": processes()})
         with self.turns.turn():
             worker = self._worker()
-            noted = self._asked(worker, noting)
+            notes = self._bench(worker, noting)
         compiling = noting.model_copy(update={"stage": "compile", "seconds": seconds()})
-        return noted, self._asked(worker, compiling)
+        return notes, self._bench(worker, compiling)
 
-    def _judged(self, told: m.BenchedSource) -> Measured:
-        if told.error or not told.tried:
-            return Measured(error=told.error, tried=told.tried, slow=told.slow)
-        if told.difference is None:
-            return Measured(error="its outputs have different shapes")
-        if not told.difference <= self._material.tolerance:
-            return Measured(error=f"its outputs differ by {told.difference:.2g}")
-        if not all(0 < ms < float("inf") for ms in told.ms):
-            return Measured(error="its times are invalid")
-        return Measured(told.ms)
+    def _check(self, result: m.BenchedSource) -> Timing:
+        if result.error or not result.tried:
+            return Timing(error=result.error, tried=result.tried, slow=result.slow)
+        if result.difference is None:
+            return Timing(error="its outputs have different shapes")
+        if not result.difference <= self._material.tolerance:
+            return Timing(error=f"its outputs differ by {result.difference:.2g}")
+        if not all(0 < ms < float("inf") for ms in result.ms):
+            return Timing(error="its times are invalid")
+        return Timing(result.ms)
 
     def _bench_command(self, sources: Sequence[str], launches: int, until: float) -> m.BenchSources:
         material = self._material

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from agent.proposers.tune.autotune import opened
-from agent.proposers.tune.halving import Ledger, Measured, P, Trial
+from agent.proposers.tune.autotune import read_tunables
+from agent.proposers.tune.halving import Ledger, P, Timing, Trial
 from agent.proposers.tune.material import Subject
 from agent.proposers.tune.request import Tuned, Tuning, Version
 from agent.proposers.tune.rewrite import RewriteError
@@ -35,40 +35,40 @@ def tune(request: Tuning, *, zygote: Zygote, say: Say = silent) -> Tuned:
         The problem or the kernel cannot be run at all, or the card is busy.
     """
     subject = Subject.like(request, kernel=KernelFile.parse(request.kernel))
-    tunable, listed = opened(request.kernel)
+    tunable, alternatives = read_tunables(request.kernel)
     with SourceTimer(subject, zygote, say, patience=request.patience) as timer:
         left = {"seconds": timer.left(request.seconds)}
-        found = tune_with(timer, tunable, listed, request.model_copy(update=left), say)
-    return found.model_copy(update={"held_seconds": timer.held_seconds})
+        result = tune_with(timer, tunable, alternatives, request.model_copy(update=left), say)
+    return result.model_copy(update={"held_seconds": timer.held_seconds})
 
 
 def tune_with(
     timer: SourceTimer,
     tunable: Tunable,
-    listed: Sequence[Tunable],
+    alternatives: Sequence[Tunable],
     request: Tuning,
     say: Say = silent,
 ) -> Tuned:
     """Search within an open timer."""
     space = Space(tunable, timer.item_bytes, request.hints)
     ledger = ledger_of(space.text, timer, timer.clock() + request.seconds - LAST_SECONDS)
-    found = search(
+    result = search(
         space,
         ledger,
         random.Random(request.seed),  # noqa: S311 (a search)
-        starts=starts_of(space, listed),
+        starts=starts_of(space, alternatives),
         batch=request.batch,
         say=say,
     )
-    versions = versions_of(space, found.ranking[:_LISTED])
+    versions = versions_of(space, result.ranking[:_LISTED])
     reasons = Counter(error[:120] for error in ledger.errors)
-    given_ms, versions = _compared(timer, request.kernel, versions)
+    given_ms, versions = _compare(timer, request.kernel, versions)
     return Tuned(
         given_ms=given_ms,
         versions=tuple(versions),
         start=tunable.start,
-        tried=found.tried,
-        failed=found.failed,
+        tried=result.tried,
+        failed=result.failed,
         reasons=dict(reasons.most_common(5)),
     )
 
@@ -76,33 +76,33 @@ def tune_with(
 def ledger_of(text: Callable[[P], str], timer: SourceTimer, deadline: float) -> Ledger[P]:
     """A ledger of points that are written as `text`; one that cannot be written has failed."""
 
-    def measure(points: Sequence[P], launches: int, seconds: float) -> list[Measured]:
-        results: list[Measured | None] = []
+    def measure(points: Sequence[P], launches: int, seconds: float) -> list[Timing]:
+        results: list[Timing | None] = []
         sources: list[str] = []
         for point in points:
             try:
                 sources.append(text(point))
                 results.append(None)
             except RewriteError as error:
-                results.append(Measured(error=str(error)))
+                results.append(Timing(error=str(error)))
         timed = iter(timer.times(sources, launches, seconds))
         return [next(timed) if result is None else result for result in results]
 
     return Ledger(measure, deadline, timer.clock)
 
 
-def starts_of(space: Space, listed: Sequence[Tunable]) -> list[Point]:
+def starts_of(space: Space, alternatives: Sequence[Tunable]) -> list[Point]:
     """Configurations that the file listed for an autotuner, as points."""
     names = [parameter.name for parameter in space.parameters]
-    found = [tunable.start for tunable in listed if tunable.start.keys() == set(names)]
-    points = [tuple(values[name] for name in names) for values in found]
+    starts = [tunable.start for tunable in alternatives if tunable.start.keys() == set(names)]
+    points = [tuple(values[name] for name in names) for values in starts]
     return [p for p in points if all(v in d for v, d in zip(p, space.domains, strict=True))]
 
 
 def versions_of(space: Space, trials: Sequence[Trial[Point]]) -> list[Version]:
     """What was tried, written out."""
     return [
-        Version(source=space.text(trial.point), values=space.named(trial.point), ms=trial.median)
+        Version(source=space.text(trial.point), values=space.values(trial.point), ms=trial.median)
         for trial in trials
     ]
 
@@ -125,10 +125,10 @@ def final_times(timer: SourceTimer, texts: Sequence[str], launches: int) -> dict
     return dict(zip(texts, medians, strict=True))
 
 
-def _compared(
-    timer: SourceTimer, given: str, versions: list[Version]
+def _compare(
+    timer: SourceTimer, original: str, versions: list[Version]
 ) -> tuple[float | None, list[Version]]:
     """Time the given file and the best versions in turn: their final times."""
-    best = [version for version in versions[:3] if version.source != given]
-    final = final_times(timer, [given, *(version.source for version in best)], _LAST_LAUNCHES)
-    return final[given], sorted(with_times(versions, final), key=lambda each: each.ms)
+    best = [version for version in versions[:3] if version.source != original]
+    final = final_times(timer, [original, *(version.source for version in best)], _LAST_LAUNCHES)
+    return final[original], sorted(with_times(versions, final), key=lambda version: version.ms)

@@ -36,12 +36,12 @@ class Turns:
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """Hold the card."""
-        asked = time.monotonic()
+        requested = time.monotonic()
         with contextlib.ExitStack() as stack:
             if self._card is not None:
                 stack.enter_context(locked(self._card, say=self._say))
             self._since = time.monotonic()
-            waited = self._since - asked
+            waited = self._since - requested
             left_out = min(waited, self._patience)
             self._patience -= left_out
             self._excluded += left_out
@@ -53,7 +53,7 @@ class Turns:
                 self._since = None
 
     @contextlib.contextmanager
-    def stopped(self) -> Iterator[None]:
+    def pause_clock(self) -> Iterator[None]:
         """Leave what is done meanwhile out of `clock`."""
         began, excluded, overdue = time.monotonic(), self._excluded, self.overdue
         yield

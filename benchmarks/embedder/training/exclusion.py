@@ -27,7 +27,7 @@ from ingest.chunkers import CPP_SUFFIXES, PYTHON_SUFFIXES
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import curated
 from ingest.sources.spec import Package
-from ingest.sources.tree import unpacked
+from ingest.sources.tree import unpack
 
 EVALUATION = ("flashinfer-python", "sglang", "liger-kernel", "torchao", "vllm", "lmdeploy")
 RUN = 8
@@ -112,7 +112,7 @@ def evaluation_exclusion(cache: Cache) -> Exclusion:
     for fetched in _evaluation_archives(cache):
         name = fetched.location.removeprefix("pypi:")
         found.archives[f"{name} {fetched.version}"] = fetched.sha256
-        with unpacked(fetched, cache) as root:
+        with unpack(fetched, cache) as root:
             found.add_files(read_files(root))
     assert {archive.split()[0] for archive in found.archives} == set(EVALUATION)
     # KernelRetrieve's own questions are compared with, and not kept anywhere.

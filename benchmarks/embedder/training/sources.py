@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 from benchmarks.packages import PinnedPackage, read_files
 from ingest.sources.cache import Cache, Fetched
 from ingest.sources.curated import listed_licences
-from ingest.sources.licence import accepted
-from ingest.sources.tree import unpacked
+from ingest.sources.licence import accepted_licence
+from ingest.sources.tree import unpack
 from kb.errors import SourceError
 
 PACKAGES_FILE = Path(__file__).with_name("packages.toml")
@@ -64,7 +64,7 @@ class TrainingPackage(PinnedPackage):
         if by_hand and self.licence not in listed_licences():
             name = f"{fetched.location}=={fetched.version}"
             raise SourceError(f"{name}: {self.licence} is not among the licences that are taken")
-        accepted(fetched, listed_licences(), by_hand, self.licence)
+        accepted_licence(fetched, listed_licences(), by_hand, self.licence)
         return fetched
 
 
@@ -86,7 +86,7 @@ def training_packages(path: Path = PACKAGES_FILE) -> list[TrainingPackage]:
 def files_of(package: TrainingPackage, cache: Cache) -> Iterator[SourceFile]:
     """The package's own files under its own licence, without tests."""
     exclude = (*_TESTS, *package.exclude, *(() if package.vendored else _VENDORED))
-    with unpacked(package.fetch(cache), cache) as root:
+    with unpack(package.fetch(cache), cache) as root:
         for path, text in read_files(root, package.include, exclude):
             if not states_foreign_licence(text):
                 yield SourceFile(package.name, PurePosixPath(path), text)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.optimize.judge_requests import Kept, Request
-from agent.proposers.tune.autotune import opened
+from agent.proposers.tune.autotune import read_tunables
 from agent.proposers.tune.halving import halve
 from agent.proposers.tune.material import Subject
 from agent.proposers.tune.request import Tuning
@@ -67,7 +67,7 @@ def measure(asked: Measure, zygote: Zygote | None, say: Say) -> dict[str, Any]:
     subject = Subject(problem=problem, kernel=kernel, device=device, trust=asked.trust)
     with SourceTimer(subject, zygote, say) as timer:
         started = timer.held_seconds
-        tunable, listed = opened(case.kernel)
+        tunable, listed = read_tunables(case.kernel)
         left = asked.seconds - started
         request = Tuning(
             problem=problem, kernel=case.kernel, device=device, seconds=left, seed=seed
@@ -109,7 +109,7 @@ def measure(asked: Measure, zygote: Zygote | None, say: Say) -> dict[str, Any]:
         "reasons": tuned.reasons,
         "given": tuned.start,
         "found": winner.values,
-        "best": next((space.named(p) for p in best if final.get(space.text(p)) == best_ms), None),
+        "best": next((space.values(p) for p in best if final.get(space.text(p)) == best_ms), None),
         "reference_tried": tried,
         "reference_seconds": reference_spent,
         "source": winner.source,
@@ -134,9 +134,9 @@ def reference(
 def wide(space: Space, generator: random.Random) -> list[Point]:
     """All allowed points of a small space, `WIDE` at random of a large one."""
     if space.size <= WIDE:
-        return [p for p in itertools.product(*space.domains) if space.allowed(p)]
-    drawn = (space.drawn(generator) for _ in range(4 * WIDE))
-    return list(dict.fromkeys(p for p in drawn if p is not None))[:WIDE]
+        return [p for p in itertools.product(*space.domains) if space.is_allowed(p)]
+    random_points = (space.random_point(generator) for _ in range(4 * WIDE))
+    return list(dict.fromkeys(p for p in random_points if p is not None))[:WIDE]
 
 
 def contest(timer: SourceTimer, texts: Sequence[str]) -> dict[str, float]:

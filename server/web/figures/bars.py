@@ -27,18 +27,18 @@ def _picture(title: str, number: int, records: Sequence[Verified]) -> Picture:
     first = records[0]
     floor = (first.floor_fraction or 0.0) * first.measured_ms
     times = [("this kernel", first.measured_ms, "hot")]
-    for kind, wanted in (("two", True), ("three", False)):
+    for kind, is_baseline in (("two", True), ("three", False)):
         times += [
             (_NAMES.get(record.baseline, record.baseline), record.baseline_ms, kind)
             for record in records
-            if (record.baseline in BASELINES) is wanted
+            if (record.baseline in BASELINES) is is_baseline
         ]
     if floor:
         times.insert(0, ("floor", floor, "floor"))
     longest = min(max(ms for _, ms, _ in times), _MOST * max(first.measured_ms, floor))
-    told = [f"{name}: {figures(ms)} ms{_over(ms, floor)}" for name, ms, _ in times]
-    drawing = Drawing(f"times-{number}", f"Times of {title}", "; ".join(told))
-    for row, ((_, ms, kind), words) in enumerate(zip(times, told, strict=True)):
+    texts = [f"{name}: {figures(ms)} ms{_over(ms, floor)}" for name, ms, _ in times]
+    drawing = Drawing(f"times-{number}", f"Times of {title}", "; ".join(texts))
+    for row, ((_, ms, kind), words) in enumerate(zip(times, texts, strict=True)):
         y = row * _ROW
         drawing.text(0, y + 13, words)
         drawing.rect(0, y + 18, min(ms / longest, 1.0) * WIDTH, _BAR, kind)

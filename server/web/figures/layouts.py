@@ -26,11 +26,11 @@ def program_ids(rows: int = 6, cols: int = 6, group: int = 3, together: int = 9)
         (len({row for row, _ in panel[:together]}), len({col for _, col in panel[:together]}))
         for panel in panels
     ]
-    told = [
+    texts = [
         f"{words.lower()}: {a} rows of A and {b} columns of B"
         for (words, _), (a, b) in zip(orders, needs, strict=True)
     ]
-    drawing = Drawing("order", "Order of output tiles by program id", "; ".join(told))
+    drawing = Drawing("order", "Order of output tiles by program id", "; ".join(texts))
     size, gap = 30, WIDTH - 2 * 30 * cols
     for at, ((words, _), panel, (a, b)) in enumerate(zip(orders, panels, needs, strict=True)):
         left = at * (size * cols + gap)
@@ -41,8 +41,8 @@ def program_ids(rows: int = 6, cols: int = 6, group: int = 3, together: int = 9)
         drawing.text(left, 36 + rows * size, f"{a} rows of A + {b} columns of B", "quiet")
     return drawing.picture(
         f"Program ids on the tiles of the output. The first {together} programs, which run at the "
-        f"same time, read {told[0].split(': ')[1]} in the plain order and "
-        f"{told[1].split(': ')[1]} in groups: {sum(needs[0])} panels against {sum(needs[1])}."
+        f"same time, read {texts[0].split(': ')[1]} in the plain order and "
+        f"{texts[1].split(': ')[1]} in groups: {sum(needs[0])} panels against {sum(needs[1])}."
     )
 
 
@@ -77,7 +77,7 @@ def tma_boxes(rows: int = 10, cols: int = 13, box: tuple[int, int] = (4, 4)) -> 
     )
 
 
-def shared_swizzle(rows: int = 8, chunks: int = 8, wanted: int = 2) -> Picture:
+def shared_swizzle(rows: int = 8, chunks: int = 8, target: int = 2) -> Picture:
     """A 128-byte swizzle: which banks one column of 16-byte chunks lies in."""
     panels = (
         ("Plain rows", [list(range(chunks)) for _ in range(rows)]),
@@ -85,26 +85,26 @@ def shared_swizzle(rows: int = 8, chunks: int = 8, wanted: int = 2) -> Picture:
     )
     ways = []
     for _, panel in panels:
-        places = [row.index(wanted) for row in panel]
+        places = [row.index(target) for row in panel]
         ways.append(max(places.count(place) for place in places))
     drawing = Drawing(
         "swizzle", "A column of a tile in the banks of shared memory",
-        f"Chunk {wanted} of {rows} rows lies in the same banks {ways[0]} times in plain rows, "
+        f"Chunk {target} of {rows} rows lies in the same banks {ways[0]} times in plain rows, "
         f"{ways[1]} time where the place is the chunk XOR the row",
     )  # fmt: skip
     size, gap = 23, WIDTH - 2 * 23 * chunks
     for at, (words, panel) in enumerate(panels):
         left = at * (size * chunks + gap)
-        told = f"{ways[at]}-way conflict" if ways[at] > 1 else "no conflict"
-        drawing.text(left, 12, f"{words}: {told}", "heading")
+        conflict = f"{ways[at]}-way conflict" if ways[at] > 1 else "no conflict"
+        drawing.text(left, 12, f"{words}: {conflict}", "heading")
         for row, line in enumerate(panel):
             for place, chunk in enumerate(line):
-                kind = "hot" if chunk == wanted else "cell"
+                kind = "hot" if chunk == target else "cell"
                 drawing.boxed(left + place * size, 20 + row * size, size, size, chunk, kind=kind)
         drawing.text(left, 36 + rows * size, "4 banks in each column", "quiet")
     return drawing.picture(
         f"{rows} rows of {chunks} chunks of 16 bytes (128 bytes, all 32 banks). A warp that reads "
-        f"chunk {wanted} of every row hits one group of banks in plain rows. With the chunk "
+        f"chunk {target} of every row hits one group of banks in plain rows. With the chunk "
         "stored at its number XOR the row, each row has it in different banks."
     )
 
@@ -115,7 +115,7 @@ _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 def e2m1(value: float) -> int:
     """The 4-bit code of a value: the nearest one, ties to the even code, saturating."""
     size = min(abs(value), _E2M1[-1])
-    code = min(range(8), key=lambda each: (abs(_E2M1[each] - size), each % 2))
+    code = min(range(8), key=lambda i: (abs(_E2M1[i] - size), i % 2))
     return code + (8 if math.copysign(1.0, value) < 0 else 0)
 
 
@@ -123,11 +123,11 @@ def fp4_packing(values: tuple[float, ...] = (0.4, -1.6, 2.5, 7.0)) -> Picture:
     """Values to E2M1 codes, and two codes to a byte."""
     codes = [e2m1(value) for value in values]
     packed = [low | high << 4 for low, high in zip(codes[::2], codes[1::2], strict=True)]
-    told = ", ".join(
+    text = ", ".join(
         f"{value:g} becomes {code:04b}" for value, code in zip(values, codes, strict=True)
     )
-    octets = " and ".join(f"0x{each:02X}" for each in packed)
-    drawing = Drawing("fp4", "FP4 values in bytes", f"{told}; the bytes are {octets}")
+    octets = " and ".join(f"0x{octet:02X}" for octet in packed)
+    drawing = Drawing("fp4", "FP4 values in bytes", f"{text}; the bytes are {octets}")
     step = WIDTH / len(values)
     for at, (value, code) in enumerate(zip(values, codes, strict=True)):
         left, bits = at * step + 6, f"{code:04b}"
@@ -144,12 +144,12 @@ def fp4_packing(values: tuple[float, ...] = (0.4, -1.6, 2.5, 7.0)) -> Picture:
         drawing.text(left, 110, f"byte {at} = 0x{octet:02X}", "quiet")
     return drawing.picture(
         "E2M1: a sign, two bits of exponent, one of mantissa; the magnitudes are "
-        f"{', '.join(f'{each:g}' for each in _E2M1)}. Rounding is to the nearest, ties to even, "
+        f"{', '.join(f'{value:g}' for value in _E2M1)}. Rounding is to the nearest, ties to even, "
         "and larger values saturate. The second value of a pair is the byte's high half."
     )
 
 
-def implicit_gemm(side: int = 5, taps: int = 3, shown: int = 4) -> Picture:
+def implicit_gemm(side: int = 5, taps: int = 3, output: int = 4) -> Picture:
     """A convolution's input and the rows of the matrix that is never stored."""
     out = side - taps + 1
     matrix = [
@@ -157,11 +157,11 @@ def implicit_gemm(side: int = 5, taps: int = 3, shown: int = 4) -> Picture:
         for p in range(out)
         for q in range(out)
     ]
-    window = set(matrix[shown])
+    window = set(matrix[output])
     again = sum(side * side // 2 in row for row in matrix)
     drawing = Drawing(
         "im2col", "A convolution as a product of matrices",
-        f"Output {shown} reads pixels {', '.join(map(str, sorted(window)))}; pixel "
+        f"Output {output} reads pixels {', '.join(map(str, sorted(window)))}; pixel "
         f"{side * side // 2} stands in {again} of {out * out} rows",
     )  # fmt: skip
     size, small = 26, 22
@@ -175,7 +175,7 @@ def implicit_gemm(side: int = 5, taps: int = 3, shown: int = 4) -> Picture:
     for row, line in enumerate(matrix):
         drawing.text(left - 6, 20 + row * small + 15, row, "quiet", "end")
         for col, pixel in enumerate(line):
-            kind = "hot" if row == shown else "two" if pixel == side * side // 2 else "cell"
+            kind = "hot" if row == output else "two" if pixel == side * side // 2 else "cell"
             drawing.boxed(left + col * small, 20 + row * small, small, small, pixel, kind=kind)
     return drawing.picture(
         f"A {taps} × {taps} filter over {side} × {side} pixels. Row m of A holds the pixels of "
@@ -196,23 +196,23 @@ def online_softmax(
         part = values[start : start + block]
         highest = max(top, *part)
         factor = math.exp(top - highest)
-        total = total * factor + sum(math.exp(each - highest) for each in part)
+        total = total * factor + sum(math.exp(value - highest) for value in part)
         top = highest
         steps.append((start, len(part), highest, factor, total))
     for at, value in enumerate(values):
         left = 20 + at * step
         drawing.rect(left + 4, floor - value * height, step - 8, value * height, "one")
         drawing.text(left + step / 2, floor - 4, f"{value:g}", "in", "middle")
-    for start, count, highest, factor, told in steps:
+    for start, count, highest, factor, sum_ in steps:
         left, right = 20 + start * step, 20 + (start + count) * step
         drawing.line([(left, floor - highest * height), (right, floor - highest * height)], "peak")
-        for line, words in enumerate((f"m = {highest:g}", f"× {factor:.3g}", f"l = {told:.3f}")):
+        for line, words in enumerate((f"m = {highest:g}", f"× {factor:.3g}", f"l = {sum_:.3f}")):
             drawing.text((left + right) / 2, floor + 18 + 16 * line, words, "quiet", "middle")
         drawing.line([(left, 12), (left, floor + 54)], "grid")
-    exact = sum(math.exp(each - max(values)) for each in values)
+    exact = sum(math.exp(value - max(values)) for value in values)
     drawing.description = (
         f"After blocks of {block} values the running maximum is "
-        f"{', '.join(f'{each[2]:g}' for each in steps)} and the sum {steps[-1][4]:.3f}"
+        f"{', '.join(f'{state[2]:g}' for state in steps)} and the sum {steps[-1][4]:.3f}"
     )
     return drawing.picture(
         f"Blocks of {block} values. m is the running maximum (line); where it rises, the sum so "

@@ -57,8 +57,8 @@ def roofline(roofs: Roofs, marks: Sequence[Mark]) -> Picture:
         up = math.log(max(y, low_y) / low_y) / math.log(high_y / low_y)
         return _LEFT + across * (_RIGHT - _LEFT), _BOTTOM - up * (_BOTTOM - _TOP)
 
-    said = [_said(mark, rate, ridge) for mark, rate in points]
-    drawing = Drawing("roofline", f"Roofline of {roofs.card}", ". ".join(said))
+    sentences = [_sentence(mark, rate, ridge) for mark, rate in points]
+    drawing = Drawing("roofline", f"Roofline of {roofs.card}", ". ".join(sentences))
     drawing.text(0, 12, "FLOP/s", "quiet")
     for power in range(round(math.log10(low_x)), round(math.log10(high_x)) + 1):
         x, _ = place(10.0**power, low_y)
@@ -82,14 +82,14 @@ def roofline(roofs: Roofs, marks: Sequence[Mark]) -> Picture:
         drawing.line([(x, y), (x, _BOTTOM)], "foot")
         drawing.dot(x, y, "hot" if mark.rate is None or number > 1 else "two")
         drawing.text(x - 6, y + 16, number, "strong", "end")
-        drawing.text(0, _BOTTOM + 36 + 17 * number, f"{number}. {said[number - 1]}")
+        drawing.text(0, _BOTTOM + 36 + 17 * number, f"{number}. {sentences[number - 1]}")
     return drawing.picture(
         f"{roofs.card}, dense rates from the data sheet: {si(roofs.bandwidth)}B/s of DRAM (slope). "
         "Left of a corner, memory is the limit; right of it, compute."
     )
 
 
-def _said(mark: Mark, rate: float, ridge: float) -> str:
+def _sentence(mark: Mark, rate: float, ridge: float) -> str:
     bound = "memory" if mark.intensity < ridge else "compute"
     most = "" if mark.rate is not None else "at most "
     return f"{mark.label}: {figures(mark.intensity)} FLOP/B, {most}{si(rate)}FLOP/s, {bound}"

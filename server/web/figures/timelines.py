@@ -34,7 +34,7 @@ class _Panel:
 def _charts(name: str, title: str, panels: Sequence[_Panel], caption: str) -> Picture:
     """Panels below each other on one scale of time; their headings say what is seen."""
     drawing = Drawing(name, title, "; ".join(panel.heading for panel in panels))
-    scale = (WIDTH - _LEFT) / max(_ended(panel.spans) for panel in panels)
+    scale = (WIDTH - _LEFT) / max(_end(panel.spans) for panel in panels)
     top = 0.0
     for panel in panels:
         drawing.text(0, top + 12, panel.heading, "heading")
@@ -50,7 +50,7 @@ def _charts(name: str, title: str, panels: Sequence[_Panel], caption: str) -> Pi
     return drawing.picture(caption)
 
 
-def _ended(spans: Sequence[Span]) -> float:
+def _end(spans: Sequence[Span]) -> float:
     return max(span.end for span in spans)
 
 
@@ -63,7 +63,7 @@ def in_waves(pieces: Sequence[tuple[str, float, str]], sms: int) -> list[Span]:
     free = [0.0] * sms
     spans = []
     for label, duration, kind in pieces:
-        row = min(range(sms), key=lambda each: (free[each], each))
+        row = min(range(sms), key=lambda sm: (free[sm], sm))
         spans.append(Span(row, free[row], free[row] + duration, label, kind))
         free[row] += duration
     return spans
@@ -74,9 +74,9 @@ def wave_quantization(tiles: int = 9, sms: int = 8) -> Picture:
     panels = []
     for parts, name, kind in ((1, "tiles", "one"), (2, "half tiles", "two")):
         spans = in_waves([(str(n), 1 / parts, kind) for n in range(parts * tiles)], sms)
-        units = _ended(spans)
-        told = f"{parts * tiles} {name}: {units:g} units, {tiles / sms / units:.0%} of the slots"
-        panels.append(_Panel(told, _sms(sms), spans))
+        units = _end(spans)
+        heading = f"{parts * tiles} {name}: {units:g} units, {tiles / sms / units:.0%} of the slots"
+        panels.append(_Panel(heading, _sms(sms), spans))
     return _charts(
         "waves", "Tiles on SMs over time", panels,
         f"{tiles} equal tiles on {sms} SMs: the last wave holds {tiles % sms or sms} and takes as "
@@ -87,7 +87,7 @@ def wave_quantization(tiles: int = 9, sms: int = 8) -> Picture:
 
 def _by_tiles(tiles: int, steps: int, sms: int) -> _Panel:
     spans = in_waves([(str(t), steps, _SERIES[t % 4]) for t in range(tiles)], sms)
-    return _Panel(f"One block for each of {tiles} tiles: {_ended(spans):g} steps", _sms(sms), spans)
+    return _Panel(f"One block for each of {tiles} tiles: {_end(spans):g} steps", _sms(sms), spans)
 
 
 def split_k(tiles: int = 3, steps: int = 8, sms: int = 8, split: int = 2) -> Picture:
@@ -98,7 +98,7 @@ def split_k(tiles: int = 3, steps: int = 8, sms: int = 8, split: int = 2) -> Pic
         for part in range(split)
     ]
     spans = in_waves(pieces, sms)
-    heading = f"Split-K by {split}, {tiles * split} blocks: {_ended(spans):g} steps"
+    heading = f"Split-K by {split}, {tiles * split} blocks: {_end(spans):g} steps"
     return _charts(
         "split-k", "A tile's main loop in parts",
         [_by_tiles(tiles, steps, sms), _Panel(heading, _sms(sms), spans)],
@@ -117,7 +117,7 @@ def stream_k(tiles: int = 5, steps: int = 8, sms: int = 4) -> Picture:
             start, end = max(first, tile * steps), min(last, (tile + 1) * steps)
             kind = _SERIES[tile % 4]
             spans.append(Span(sm, start - first, end - first, str(tile), kind))
-    heading = f"Stream-K, equal shares: {_ended(spans):g} steps"
+    heading = f"Stream-K, equal shares: {_end(spans):g} steps"
     return _charts(
         "stream-k", "Equal shares of main-loop steps",
         [_by_tiles(tiles, steps, sms), _Panel(heading, _sms(sms), spans)],
@@ -133,14 +133,14 @@ def pipeline(blocks: int, stages: int, latency: float, issue: float, work: float
     one may start `issue` later.
     """
     spans: list[Span] = []
-    asked, done = -issue, [0.0] * blocks
+    issued, finished = -issue, [0.0] * blocks
     for block in range(blocks):
-        asked = max(asked + issue, done[block - stages] if block >= stages else 0.0)
-        arrived = asked + latency
-        start = max(arrived, done[block - 1] if block else 0.0)
-        done[block] = start + work
-        spans.append(Span(block % stages, asked, arrived, str(block), "one"))
-        spans.append(Span(stages, start, done[block], str(block), "hot"))
+        issued = max(issued + issue, finished[block - stages] if block >= stages else 0.0)
+        arrived = issued + latency
+        start = max(arrived, finished[block - 1] if block else 0.0)
+        finished[block] = start + work
+        spans.append(Span(block % stages, issued, arrived, str(block), "one"))
+        spans.append(Span(stages, start, finished[block], str(block), "hot"))
     return spans
 
 
@@ -152,7 +152,7 @@ def software_pipelining(
     for count in (1, stages):
         spans = pipeline(blocks, count, latency, 0.5, work)
         rows = [*(f"buffer {n}" for n in range(count)), "compute"]
-        heading = f"{count} stage{'s' if count > 1 else ''}: {_ended(spans):g} units"
+        heading = f"{count} stage{'s' if count > 1 else ''}: {_end(spans):g} units"
         panels.append(_Panel(heading, rows, spans))
     return _charts(
         "pipeline", "Loads and arithmetic over time", panels,
@@ -182,7 +182,7 @@ def warp_specialization(
         "roles", "Warps with one role each",
         [
             _Panel(f"All warps alike: {now:g} units", ["all warps"], alike),
-            _Panel(f"Specialized: {_ended(apart):g} units", rows, apart),
+            _Panel(f"Specialized: {_end(apart):g} units", rows, apart),
         ],
         f"{tiles} tiles of {blocks} blocks each. The producer only copies (unlabelled), up to four "
         "blocks ahead. One consumer uses the tensor cores (mma) while the other stores its tile "

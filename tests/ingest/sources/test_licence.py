@@ -3,7 +3,7 @@
 import pytest
 
 from ingest.sources.cache import Fetched
-from ingest.sources.licence import accepted, stated
+from ingest.sources.licence import accepted_licence, parse_metadata
 from kb.errors import SourceError
 
 BSD = (
@@ -44,12 +44,12 @@ def test_the_licence_is_read_from_what_says_it_best(lines, texts, spdx):
     files = {f"LICENSE.{n}x": text.encode() for n, text in enumerate(texts)}
     if len(texts) == 2:
         files = {f"third-{n}": text.encode() for n, text in enumerate(texts)}
-    assert stated(metadata(*lines), files).licence == spdx
+    assert parse_metadata(metadata(*lines), files).licence == spdx
 
 
 def test_a_package_s_own_licence_is_not_confused_with_those_of_what_it_bundles():
     files = {"LICENSE": (BSD + ENDORSE).encode(), "licenses/LICENSE.other.txt": b"Ask us."}
-    assert stated(metadata(), files).licence == "BSD-3-Clause"
+    assert parse_metadata(metadata(), files).licence == "BSD-3-Clause"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_package_s_own_licence_is_not_confused_with_those_of_what_it_bundles()
 def test_an_expression_is_taken_when_what_it_asks_for_is_listed(licence, taken):
     fetched = Fetched("pypi:a", "1", "0", "a.whl", "wheel", licence)
     if taken:
-        assert accepted(fetched, ("MIT", "ISC"), ()) == licence
+        assert accepted_licence(fetched, ("MIT", "ISC"), ()) == licence
     else:
         with pytest.raises(SourceError, match="not among the licences"):
-            accepted(fetched, ("MIT", "ISC"), ())
+            accepted_licence(fetched, ("MIT", "ISC"), ())

@@ -36,7 +36,7 @@ def write(conversation: Conversation, brief: Brief, plan: Plan) -> Code:
         plan=plan,
         parent=parent,
         suffix=parent.suffix,
-        known=brief.shown.used({plan.technique, *plan.evidence}),
+        known=brief.parts.for_plan({plan.technique, *plan.evidence}),
         CUT=CUT,
     )
     return _ask(conversation, prompt, parent.base, parent.source)
@@ -52,7 +52,7 @@ def combine(
     LlmError
         No usable answer came.
     """
-    known = brief.shown.used({*first.families, *second.families})
+    known = brief.parts.for_plan({*first.families, *second.families})
     prompt = render(
         "combiner", brief=brief, first=first, second=second, suffix=first.suffix, known=known
     )
@@ -67,7 +67,7 @@ def fix(conversation: Conversation, brief: Brief, proposal: Proposal, failure: O
     LlmError
         No usable answer came.
     """
-    what, task = _told(failure)
+    what, task = _describe_failure(failure)
     prompt = render(
         "fixer",
         brief=brief,
@@ -77,7 +77,7 @@ def fix(conversation: Conversation, brief: Brief, proposal: Proposal, failure: O
         what=what,
         task=task,
         reasons=failure.reasons or ("(no more is known)",),
-        known=brief.shown.used(set(proposal.family.split(COMBINED))),
+        known=brief.parts.for_plan(set(proposal.family.split(COMBINED))),
     )
     return _ask(conversation, prompt, proposal.source, proposal.source)
 
@@ -92,7 +92,7 @@ def _ask(conversation: Conversation, prompt: str, base: str | None, *sources: st
     return conversation.ask(Code, prompt, objection=objection, base=base)
 
 
-def _told(failure: Outcome) -> tuple[str, str]:
+def _describe_failure(failure: Outcome) -> tuple[str, str]:
     """What happened, and the task."""
     if failure.right:
         slower = failure.over("leader") or failure.over("start")

@@ -3,7 +3,7 @@
 from agent.proposers.llm.brief import Brief
 from agent.proposers.llm.conversation import Conversation
 from agent.proposers.llm.models import Plan, Plans
-from agent.proposers.llm.offered import OTHER, offered, titles
+from agent.proposers.llm.offered import OTHER, eligible, titles
 from agent.proposers.llm.prompting import render
 from kb.vocabulary import find_metric
 
@@ -19,37 +19,37 @@ def plan(conversation: Conversation, brief: Brief, count: int) -> list[Plan]:
     state = brief.state
     # Gates are knowledge too: a run without it gets titles alone.
     profile = (state.leader.outcome.profile or {}) if state.knowledge else {}
-    choice = offered(state.problem.source, state.architecture, state.retired, profile)
+    techniques = eligible(state.problem.source, state.architecture, state.retired, profile)
     prompt = render(
         "planner",
         brief=brief,
-        techniques=choice,
+        techniques=techniques,
         measured=bool(profile),
         count=count,
         suffix=brief.kernels[0].suffix,
         searches=conversation.tool is not None,
     )
     answer = conversation.ask(
-        Plans, prompt, objection=lambda plans: objection(plans, brief, conversation.found)
+        Plans, prompt, objection=lambda plans: objection(plans, brief, conversation.found_chunks)
     )
-    return [_canonical(each) for each in answer.plans[:count]]
+    return [_canonical(plan) for plan in answer.plans[:count]]
 
 
-def objection(plans: Plans, brief: Brief, found: tuple[str, ...] = ()) -> str:
+def objection(plans: Plans, brief: Brief, found_chunks: tuple[str, ...] = ()) -> str:
     """What is wrong with plans that have the right form; empty if nothing."""
     known = titles()
-    citable = {*brief.accepted, *found}
-    for each in plans.plans:
-        if each.parent not in brief.parents:
-            return f"there is no kernel '{each.parent}'; there are {', '.join(brief.parents)}"
-        if each.technique not in known:
-            return f"the technique '{each.technique}' is not in the list; `{OTHER}` stands for it"
-        if each.technique in brief.state.retired:
-            return f"the technique '{each.technique}' is retired"
-        for cited in each.evidence:
-            if cited not in citable:
-                return f"there is no evidence '{cited}'; there are {', '.join(sorted(citable))}"
-        problem = _metric_objection(each, brief)
+    citable = {*brief.accepted_evidence, *found_chunks}
+    for plan in plans.plans:
+        if plan.parent not in brief.parents:
+            return f"there is no kernel '{plan.parent}'; there are {', '.join(brief.parents)}"
+        if plan.technique not in known:
+            return f"the technique '{plan.technique}' is not in the list; `{OTHER}` stands for it"
+        if plan.technique in brief.state.retired:
+            return f"the technique '{plan.technique}' is retired"
+        for ref in plan.evidence:
+            if ref not in citable:
+                return f"there is no evidence '{ref}'; there are {', '.join(sorted(citable))}"
+        problem = _metric_objection(plan, brief)
         if problem:
             return problem
     return ""

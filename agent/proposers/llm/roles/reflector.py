@@ -52,7 +52,7 @@ class Case:
         metric = hypothesis.metric if hypothesis is not None else None
         names = sorted(before.keys() & after.keys(), key=lambda name: (name != metric, name))
         profiles = {"parent": before, "candidate": after}
-        lacking = [name for name, values in profiles.items() if not values]
+        missing = [name for name, values in profiles.items() if not values]
         expectation, moved = _expectation(hypothesis, before, after)
         return cls(
             judged,
@@ -62,7 +62,7 @@ class Case:
                 (name, number_words(name, before[name]), number_words(name, after[name]))
                 for name in names[:_METRICS]
             ),
-            f"no profile of the {' and the '.join(lacking)}" if lacking else "no metric in common",
+            f"no profile of the {' and the '.join(missing)}" if missing else "no metric in common",
             moved,
             expectation,
         )
@@ -71,14 +71,14 @@ class Case:
 def cases_of(state: SearchState, judged: Sequence[Judged], proposer: str) -> list[Case]:
     """The round's candidates of a proposer, beside their parents; none where nothing was measured:
     why files failed is told to the planner anyway."""
-    if not any(each.candidate.proposer == proposer and each.outcome.timed for each in judged):
+    if not any(entry.candidate.proposer == proposer and entry.outcome.timed for entry in judged):
         return []
-    now = {each.id: each for each in judged}
+    by_id = {entry.id: entry for entry in judged}
     cases = []
-    for each in (each for each in judged if each.candidate.proposer == proposer):
-        parents = (now.get(name) or state.judged(name) for name in each.candidate.parents)
+    for entry in (entry for entry in judged if entry.candidate.proposer == proposer):
+        parents = (by_id.get(name) or state.judged(name) for name in entry.candidate.parents)
         parent = next((parent for parent in parents if parent is not None), state.start)
-        cases.append(Case.of(each, parent))
+        cases.append(Case.of(entry, parent))
     return cases
 
 
@@ -91,19 +91,19 @@ def reflect(conversation: Conversation, brief: Brief, cases: Sequence[Case]) -> 
         No usable answer came.
     """
     prompt = render("reflector", brief=brief, cases=cases, head=head_of, outcome=outcome_words)
-    answer = conversation.ask(Reflections, prompt, objection=lambda given: objection(given, cases))
+    answer = conversation.ask(Reflections, prompt, objection=lambda reply: objection(reply, cases))
     by_id = {case.id: case for case in cases}
     return [_note(reflection, by_id[reflection.candidate]) for reflection in answer.reflections]
 
 
 def objection(reflections: Reflections, cases: Sequence[Case]) -> str:
     """What is wrong with reflections that have the right form; empty if nothing."""
-    known = {case.id: case for case in cases}
-    given = [reflection.candidate for reflection in reflections.reflections]
-    if sorted(given) != sorted(known):
-        return f"give one reflection for each of {', '.join(known)}, and no others"
+    by_id = {case.id: case for case in cases}
+    ids = [reflection.candidate for reflection in reflections.reflections]
+    if sorted(ids) != sorted(by_id):
+        return f"give one reflection for each of {', '.join(by_id)}, and no others"
     for reflection in reflections.reflections:
-        case = known[reflection.candidate]
+        case = by_id[reflection.candidate]
         if reflection.finding is not Finding.CONFIRMED:
             continue
         if not case.judged.outcome.right:
@@ -120,15 +120,15 @@ def _expectation(
     if hypothesis is None or hypothesis.metric is None:
         return "", None
     metric, expected = hypothesis.metric, hypothesis.expected
-    told = metric if expected is None else f"{metric} to about {number_words(metric, expected)}"
+    text = metric if expected is None else f"{metric} to about {number_words(metric, expected)}"
     if metric not in before or metric not in after:
-        return f"{told}; it was not measured on both", None
+        return f"{text}; it was not measured on both", None
     was, now = before[metric], after[metric]
-    told += f"; it went from {number_words(metric, was)} to {number_words(metric, now)}"
+    text += f"; it went from {number_words(metric, was)} to {number_words(metric, now)}"
     if expected is None or expected == was:
-        return told, None
+        return text, None
     moved = (now - was) * (expected - was) > 0
-    return f"{told}, {'the' if moved else 'not the'} expected way", moved
+    return f"{text}, {'the' if moved else 'not the'} expected way", moved
 
 
 def _note(reflection: Reflection, case: Case) -> str:

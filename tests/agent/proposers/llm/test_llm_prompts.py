@@ -10,8 +10,8 @@ from search_states import DRAM, L2, START, a_plan, code, judged, kernel, plans, 
 from agent.optimize.candidate import Context, ProblemInfo
 from agent.optimize.starting import candidate_of, eager_start
 from agent.proposers.llm.conditions import LIMITS, TF32_LIMITS, conditions
-from agent.proposers.llm.offered import offered, titles
-from agent.proposers.llm.prompting import flat, quoted, shortened
+from agent.proposers.llm.offered import eligible, titles
+from agent.proposers.llm.prompting import flat, quote, shorten
 from agent.proposers.llm.proposer import LlmProposer
 from judge.evaluate.tolerance import candidate_limits
 
@@ -60,28 +60,28 @@ def test_conditions_name_policy_shapes_card_and_versions():
 
 
 def test_techniques_are_those_of_the_operator_and_the_card():
-    slugs = {slug for slug, _ in offered(LINEAR, "sm_90a", frozenset({"split-k"}), {})}
+    slugs = {slug for slug, _ in eligible(LINEAR, "sm_90a", frozenset({"split-k"}), {})}
     assert {"tensor-cores", "kernel-fusion", "other"} <= slugs
     assert slugs.isdisjoint({"split-k", "implicit-gemm", "parallel-scan", "fp4-intrinsics"})
     assert "blackwell-tcgen05" not in slugs
-    assert "tma-host-descriptor" not in {s for s, _ in offered(LINEAR, "sm_80", frozenset(), {})}
-    assert len(offered("x = 1", None, frozenset(), {})) > len(slugs)
+    assert "tma-host-descriptor" not in {s for s, _ in eligible(LINEAR, "sm_80", frozenset(), {})}
+    assert len(eligible("x = 1", None, frozenset(), {})) > len(slugs)
 
 
 def test_of_techniques_only_those_that_numbers_speak_for_say_why():
-    plain = dict(offered(LINEAR, None, frozenset(), {}))
+    plain = dict(eligible(LINEAR, None, frozenset(), {}))
     assert plain["pid-swizzling"] == titles()["pid-swizzling"]
-    lines = dict(offered(LINEAR, None, frozenset(), {L2: 30.0}))
+    lines = dict(eligible(LINEAR, None, frozenset(), {L2: 30.0}))
     assert ". Here: " in lines["pid-swizzling"]
     assert lines["cuda-graphs"] == titles()["cuda-graphs"]
 
 
 def test_nothing_is_cut_within_a_word():
-    assert shortened("one two three", 9) == "one two …"
-    assert shortened("one two three", 13) == "one two three"
-    assert len(shortened("x" * 50, 20)) <= 20
+    assert shorten("one two three", 9) == "one two …"
+    assert shorten("one two three", 13) == "one two three"
+    assert len(shorten("x" * 50, 20)) <= 20
     assert flat("32 MiB output " * 100, 60).endswith(" …")
-    text = quoted("first line\nsecond line\nthird", most=25)
+    text = quote("first line\nsecond line\nthird", most=25)
     assert "first line\nsecond line\n[cut: " in text
 
 

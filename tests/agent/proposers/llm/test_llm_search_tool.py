@@ -25,15 +25,15 @@ def test_no_chunk_is_given_twice(searcher):
     given = [match[1] for _ in range(8) for match in CHUNK.findall(search(tool))]
     assert len(given) > 8
     assert len(set(given)) == len(given)
-    assert tool.given == tuple(given)
+    assert tool.found_chunks == tuple(given)
 
 
 def test_what_the_prompt_has_already_is_not_given(searcher):
     first = CHUNK.findall(search(SearchTool(searcher)))[0][1]
-    answer = search(SearchTool(searcher, given=[first]))
+    answer = search(SearchTool(searcher, known_ids=[first]))
     assert first not in answer
     assert CHUNK.search(answer)
-    tool = SearchTool(searcher, given=["pid-swizzling", "swizzled"], max_calls=10)
+    tool = SearchTool(searcher, known_ids=["pid-swizzling", "swizzled"], max_calls=10)
     answers = "".join(search(tool) for _ in range(10))
     assert CHUNK.search(answers)
     for line in ("techniques/memory/pid-swizzling.md", "kernels/triton/swizzled.py"):
@@ -50,7 +50,7 @@ def test_calls_and_tokens_are_bounded(searcher):
     tool = SearchTool(searcher, max_tokens=300)
     total = sum(count_tokens(search(tool)) for _ in range(4))
     assert total <= 300 + 4 * count_tokens(NO_MORE)
-    assert tool.given
+    assert tool.found_chunks
 
 
 def test_text_that_gives_orders_stays_between_marks_it_cannot_forge(searcher):
@@ -87,7 +87,7 @@ def test_a_model_searches_while_it_writes(live, endpoint, searcher):
     ]  # fmt: skip
     assert first["role"] == "tool"
     assert CHUNK.search(first["content"])
-    assert set(tool.given) == {
+    assert set(tool.found_chunks) == {
         each for _, each in CHUNK.findall(first["content"] + "\n" + second["content"])
     }
 

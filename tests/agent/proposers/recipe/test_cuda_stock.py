@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.proposers.recipe.carry import Stock, carried, identifier
+from agent.proposers.recipe.carry import Recipe, identifier, inlined_source
+from agent.proposers.recipe.catalog import CorpusCatalog
 from agent.proposers.recipe.proposer import choices
-from agent.proposers.recipe.stock import CorpusShelf
 from ingest.corpus_source import corpus_state
 from judge.evaluate.scan import scan
 from judge.problem.kernel import Form, KernelFile, Language
@@ -40,8 +40,8 @@ def _set_fraction(path: Path, fraction: float | None) -> None:
     path.write_text(f"{head}---\n{yaml.safe_dump(entry)}---\n{rest}", encoding="utf-8")
 
 
-def _shelved(corpus: Path) -> list[Stock]:
-    return list(CorpusShelf(corpus).kernels("scale", "sm_90a", GPU))
+def _shelved(corpus: Path) -> list[Recipe]:
+    return list(CorpusCatalog(corpus).kernels("scale", "sm_90a", GPU))
 
 
 def test_a_cuda_kernel_measured_as_the_best_stands_first(corpus: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_cuda_kernel_that_is_not_the_best_is_no_candidate(
 def test_launch_code_brings_its_cuda_source_along(corpus: Path) -> None:
     _set_fraction(corpus / "kernels/cuda/streaming_scale.cu", 1.2)
     stock = _shelved(corpus)[0]
-    text, name = carried(stock, alone=True), identifier(stock.slug)
+    text, name = inlined_source(stock, alone=True), identifier(stock.slug)
     assert name == "streaming_scale_cuda"
     entry = f"def kernel_function(x, factor):\n    return {name}(x, factor)\n"
     source = f"import torch\n\n\n{text}\n\n\n{entry}"
@@ -92,8 +92,8 @@ def test_an_index_keeps_the_launch_code_of_cuda_kernels() -> None:
 
 def test_one_file_of_several_cores_does_without_cuda_kernels() -> None:
     """A CUDA kernel may refuse a size at run time; with two cores no other file would be whole."""
-    best = Stock("best-cuda", "scale", "", ("float32",), cuda="x")
-    other = Stock("other", "scale", "", ("float32",))
+    best = Recipe("best-cuda", "scale", "", ("float32",), cuda="x")
+    other = Recipe("other", "scale", "", ("float32",))
     assert choices([[best, other], [best, other]]) == [
         [best, best], [other, other], [other, best], [best, other],
     ]  # fmt: skip
@@ -113,10 +113,10 @@ def test_one_file_of_several_cores_does_without_cuda_kernels() -> None:
 def test_the_library_that_a_kernel_is_compared_with_is_not_carried_along(
     op: str, call: str
 ) -> None:
-    stocks = list(CorpusShelf(shipped_corpus()).kernels(op, "sm_90a", GPU))
+    stocks = list(CorpusCatalog(shipped_corpus()).kernels(op, "sm_90a", GPU))
     assert any(call in each.code for each in stocks)
     for stock in stocks:
-        text, name = carried(stock, alone=True), identifier(stock.slug)
+        text, name = inlined_source(stock, alone=True), identifier(stock.slug)
         assert f"def {name}" in text
         assert call not in text
         assert "_repacked" not in text

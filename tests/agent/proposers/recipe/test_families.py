@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agent.proposers.recipe.adapt import adapt, fits
+from agent.proposers.recipe.catalog import CorpusCatalog
 from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.operators import recognise
-from agent.proposers.recipe.stock import CorpusShelf
 from judge.evaluate.result import Verdict
 from judge.sandbox.launch import Zygote
 from tests.agent.proposers.recipe import problems as p
@@ -158,13 +158,13 @@ FAMILIES = {
 
 
 @pytest.fixture(scope="module")
-def shelf() -> CorpusShelf:
-    return CorpusShelf()
+def shelf() -> CorpusCatalog:
+    return CorpusCatalog()
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_best_kernel_of_a_family_is_right(
-    name: str, shelf: CorpusShelf, interpreting: Zygote, tmp_path: Path
+    name: str, shelf: CorpusCatalog, interpreting: Zygote, tmp_path: Path
 ) -> None:
     family, source = FAMILIES[name]
     graph = p.graph_of(source)
@@ -193,7 +193,7 @@ def test_the_best_kernel_of_a_family_is_right(
     ],
 )
 def test_elementwise_operators_are_right(
-    expression: str, shelf: CorpusShelf, interpreting: Zygote, tmp_path: Path
+    expression: str, shelf: CorpusCatalog, interpreting: Zygote, tmp_path: Path
 ) -> None:
     source = p.problem("ROWS, COLS = 6, 40", p.forward(expression), "torch.randn(ROWS, COLS)")
     adapted = adapt(p.graph_of(source), [], "elementwise")

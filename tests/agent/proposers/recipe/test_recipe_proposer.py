@@ -11,9 +11,9 @@ from agent.optimize.candidate import ProblemInfo, Proposal, SearchState
 from agent.optimize.dedupe import digest
 from agent.optimize.proposers import Spending
 from agent.proposers.recipe.adapt import CannotAdaptError
-from agent.proposers.recipe.carry import Stock
+from agent.proposers.recipe.carry import Recipe
+from agent.proposers.recipe.catalog import CorpusCatalog, EmptyCatalog, IndexCatalog
 from agent.proposers.recipe.proposer import RecipeProposer
-from agent.proposers.recipe.stock import CorpusShelf, EmptyShelf, IndexShelf
 from judge.evaluate.result import Verdict
 from judge.graph import Graph
 from judge.sandbox.launch import Zygote
@@ -38,7 +38,7 @@ def _slugs(proposer: RecipeProposer, state: SearchState) -> list[str]:
 
 def test_kernels_come_from_the_index_with_their_chunks(shipped_index: Path) -> None:
     searcher = open_searcher(shipped_index)
-    proposer = RecipeProposer(IndexShelf(searcher), _export)
+    proposer = RecipeProposer(IndexCatalog(searcher), _export)
     state = _state(p.MATVEC)
     assert _slugs(proposer, state) == ["matvec-split-k", "matvec-plain"]
     first = proposer.propose(state)[0]
@@ -55,7 +55,7 @@ def test_kernels_come_from_the_index_with_their_chunks(shipped_index: Path) -> N
 
 
 def test_without_kernels_nothing_is_proposed_and_it_is_said_once() -> None:
-    proposer = RecipeProposer(EmptyShelf(), _export)
+    proposer = RecipeProposer(EmptyCatalog(), _export)
     with pytest.raises(CannotAdaptError, match="the knowledge base has no kernel of matvec"):
         proposer.propose(_state(p.MATVEC))
     assert proposer.propose(_state(p.MATVEC, round_=2)) == []
@@ -70,7 +70,7 @@ def test_what_a_screening_says_is_said_in_its_round_alone() -> None:
             self.notes = ("matvec-plain: 9 ms at best",)
             return list(proposals[:1])
 
-    proposer = RecipeProposer(CorpusShelf(), _export, Slow())
+    proposer = RecipeProposer(CorpusCatalog(), _export, Slow())
     assert len(proposer.propose(_state(p.MATVEC))) == 1
     assert "matvec-plain: 9 ms at best" in proposer.notes
     assert len(proposer.propose(_state(p.MATVEC, round_=2))) == 1
@@ -78,7 +78,7 @@ def test_what_a_screening_says_is_said_in_its_round_alone() -> None:
 
 
 def test_an_unknown_operator_is_named() -> None:
-    proposer = RecipeProposer(CorpusShelf(), _export)
+    proposer = RecipeProposer(CorpusCatalog(), _export)
     with pytest.raises(CannotAdaptError, match=r"no proposals: .*index\.Tensor"):
         proposer.propose(_state(p.benchmark("judge/embedding")))
 
@@ -86,9 +86,9 @@ def test_an_unknown_operator_is_named() -> None:
 class _Shuffled:
     """The corpus's kernels under each other's families."""
 
-    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Recipe]:
         other = {"softmax": "silu-mul", "silu-mul": "softmax", "matvec": "rmsnorm"}[family]
-        found = CorpusShelf().kernels(other, architecture, gpu)
+        found = CorpusCatalog().kernels(other, architecture, gpu)
         return [replace(each, op=family) for each in found]
 
 
@@ -100,7 +100,7 @@ def test_a_wrong_kernel_is_left_to_the_judge_or_does_not_fit() -> None:
 
 
 def test_kernels_for_newer_cards_and_other_dtypes_are_left_out() -> None:
-    proposer = RecipeProposer(CorpusShelf(), _export)
+    proposer = RecipeProposer(CorpusCatalog(), _export)
     product = p.benchmark("judge/matmul")
     assert "matmul-tma-host" in _slugs(proposer, _state(product))
     assert "matmul-tma-host" not in _slugs(proposer, _state(product, architecture="sm_80"))
@@ -110,14 +110,16 @@ def test_kernels_for_newer_cards_and_other_dtypes_are_left_out() -> None:
 
 def test_a_product_without_a_kernel_for_its_activation_is_still_a_product() -> None:
     class Plain:
-        def kernels(self, family: str, *rest: str | None) -> Sequence[Stock]:
-            found = CorpusShelf().kernels(family, *rest)
+        def kernels(self, family: str, *rest: str | None) -> Sequence[Recipe]:
+            found = CorpusCatalog().kernels(family, *rest)
             return [each for each in found if each.slug == "matmul-plain"]
 
     proposer = RecipeProposer(Plain(), _export)
     (only,) = proposer.propose(_state(p.GELU_LINEAR))
     assert only.note == "matmul: matmul-plain; fused after: bias, gelu"
-    notes = [e.note for e in RecipeProposer(CorpusShelf(), _export).propose(_state(p.GELU_LINEAR))]
+    notes = [
+        e.note for e in RecipeProposer(CorpusCatalog(), _export).propose(_state(p.GELU_LINEAR))
+    ]
     assert "fused after: gelu" in notes[0], "what fuses it goes first"
     assert "matmul: matmul-bias-gelu" in notes
 
@@ -125,15 +127,15 @@ def test_a_product_without_a_kernel_for_its_activation_is_still_a_product() -> N
 def test_a_chain_of_elementwise_operators_is_one_kernel(
     interpreting: Zygote, tmp_path: Path
 ) -> None:
-    (only,) = RecipeProposer(CorpusShelf(), _export).propose(_state(p.ADD_GELU))
+    (only,) = RecipeProposer(CorpusCatalog(), _export).propose(_state(p.ADD_GELU))
     assert only.note.startswith("elementwise: sub, leaky_relu, add, gelu in one kernel")
     assert only.source.count("tl.store") == 1
     found = p.judged(p.ADD_GELU, only.source, tmp_path, interpreting)
     assert found.verdict is Verdict.CORRECT, found.reasons
     with pytest.raises(CannotAdaptError):
-        RecipeProposer(EmptyShelf(), _export).propose(_state(p.ADD_GELU))
+        RecipeProposer(EmptyCatalog(), _export).propose(_state(p.ADD_GELU))
 
 
 def test_the_graph_is_exported_in_a_sandbox_by_default() -> None:
-    (first, *_) = RecipeProposer(CorpusShelf()).propose(_state(p.SOFTMAX))
+    (first, *_) = RecipeProposer(CorpusCatalog()).propose(_state(p.SOFTMAX))
     assert "softmax" in first.note

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent.proposers.recipe.adapt import adapt
+from agent.proposers.recipe.catalog import CorpusCatalog
 from agent.proposers.recipe.operators import recognise
-from agent.proposers.recipe.stock import CorpusShelf
 from judge.evaluate.result import Verdict
 from judge.sandbox.launch import Zygote
 from tests.agent.proposers.recipe import problems as p
@@ -101,7 +101,7 @@ JUDGED = {
 def test_an_adapted_reduction_is_right(slug: str, interpreting: Zygote, tmp_path: Path) -> None:
     graph = p.graph_of(JUDGED[slug])
     (core,) = recognise(graph).cores
-    stock = next(s for s in CorpusShelf().kernels(core.op, None, None) if s.slug == slug)
+    stock = next(s for s in CorpusCatalog().kernels(core.op, None, None) if s.slug == slug)
     found = p.judged(
         JUDGED[slug], adapt(graph, [(core, stock)], "A reduction").source, tmp_path, interpreting
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from agent.proposers.recipe.rewrites import rewritten
+from agent.proposers.recipe.rewrites import rewrite_graph
 from judge.graph import Graph, reference
 from tests.agent.proposers.recipe.problems import graph_of, problem
 
@@ -189,7 +189,7 @@ def work(graph: Graph) -> int:
 @pytest.mark.parametrize("case", CASES)
 def test_the_rewritten_graph_computes_the_same_with_less_work(case: str) -> None:
     before = graph(*CASES[case])
-    found = rewritten(before)
+    found = rewrite_graph(before)
     assert found is not None
     after, rules = found
     assert rules
@@ -203,7 +203,7 @@ def test_the_rewritten_graph_computes_the_same_with_less_work(case: str) -> None
 def test_attention_with_wide_heads_is_two_products_and_a_softmax() -> None:
     case = (LINEAR, "F.scaled_dot_product_attention(x, x + 1, x - 1)", "torch.randn(2, 3, 4, 320)")
     before = graph(*case)
-    found = rewritten(before)
+    found = rewrite_graph(before)
     assert found is not None
     assert [node.op for node in found[0].nodes.values()].count("aten.matmul.default") == 2
     tensors = given(before)
@@ -214,7 +214,7 @@ def test_two_maximum_poolings_are_one() -> None:
     before = graph(
         "nn.Tanh()", "F.max_pool2d(F.max_pool2d(x, (2, 1)), 3)", "torch.randn(2, 3, 14, 11)"
     )
-    found = rewritten(before)
+    found = rewrite_graph(before)
     assert found is not None
     assert len(found[0].computed) == 1
     tensors = given(before)
@@ -223,4 +223,4 @@ def test_two_maximum_poolings_are_one() -> None:
 
 @pytest.mark.parametrize("case", KEPT)
 def test_what_is_not_the_same_is_left_as_it_is(case: str) -> None:
-    assert rewritten(graph(*KEPT[case])) is None
+    assert rewrite_graph(graph(*KEPT[case])) is None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.proposers.recipe.stock import CorpusShelf
+from agent.proposers.recipe.catalog import CorpusCatalog
 from benchmarks.optimize.coverage import proposals
 from judge.evaluate.options import Options
 from judge.evaluate.result import Verdict
@@ -171,7 +171,7 @@ def test_a_candidate_is_right(case: str, interpreting, tmp_path: Path) -> None:
     def export(source: str, _name: str, dtype: str | None) -> Graph:
         return p.graph_of(source, dtype)
 
-    found, why = proposals(problem, "float32", CorpusShelf(), export)
+    found, why = proposals(problem, "float32", CorpusCatalog(), export)
     assert found, why
     assert note in found[0].note
     options = Options(device="cpu", dtype="float32", timing=False, trust=True)
@@ -190,7 +190,7 @@ def test_running_statistics_are_not_updated_and_the_file_says_so(
     )  # fmt: skip
     problem = tmp_path / "problem.py"
     problem.write_text(source)
-    found, _ = proposals(problem, "float32", CorpusShelf(), lambda *_: graph)
+    found, _ = proposals(problem, "float32", CorpusCatalog(), lambda *_: graph)
     assert "Not updated: norm.running_mean" in " ".join(found[0].source.split())
 
 
@@ -204,7 +204,7 @@ def test_numbers_are_drawn_in_the_order_and_sizes_of_the_model(
         FILE.format(init=init, names="x", forward=forward, inputs="torch.randn(B + 1, 6, 8)")
     )
     found, why = proposals(
-        problem, "bfloat16", CorpusShelf(), lambda *given: export_graph(*given, interpreting)
+        problem, "bfloat16", CorpusCatalog(), lambda *given: export_graph(*given, interpreting)
     )
     assert found, why
     drawn = [line.strip() for line in found[0].source.splitlines() if "aten.rand" in line]

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from agent.proposers.recipe.adapt import adapt, fits
+from agent.proposers.recipe.catalog import CorpusCatalog
 from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.operators import recognise
-from agent.proposers.recipe.stock import CorpusShelf
 from judge.evaluate.result import Verdict
 from judge.sandbox.launch import Zygote
 from tests.agent.proposers.recipe import problems as p
@@ -127,7 +127,7 @@ def test_every_kernel_of_a_family_is_right(
     family: str, interpreting: Zygote, tmp_path: Path
 ) -> None:
     graph = p.graph_of(JUDGED[family])
-    kernels = CorpusShelf().kernels(family, None, None)
+    kernels = CorpusCatalog().kernels(family, None, None)
     assert len(kernels) >= 2
     for stock in kernels:
         # Those that can take what stands after along, others without it.

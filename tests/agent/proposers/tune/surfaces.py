@@ -4,8 +4,8 @@ import math
 import random
 from collections.abc import Sequence
 
-from agent.proposers.tune.halving import Ledger, Measured
-from agent.proposers.tune.parameters import find
+from agent.proposers.tune.halving import Ledger, Timing
+from agent.proposers.tune.parameters import find_parameters
 from agent.proposers.tune.space import Point, Space
 
 # Two sizes, warps and stages: seven to fourteen values each.
@@ -83,7 +83,7 @@ class Surface:
         for domain in self.space.domains:
             points = [(*point, value) for point in points for value in domain]
         points.sort(key=self.cost)  # whether a point is allowed takes longer to tell
-        return next(self.cost(point) for point in points if self.space.allowed(point))
+        return next(self.cost(point) for point in points if self.space.is_allowed(point))
 
 
 class Bench:
@@ -97,21 +97,21 @@ class Bench:
         self.compiled: set[Point] = set()
         self.asked: list[list[Point]] = []
 
-    def __call__(self, points: Sequence[Point], launches: int, seconds: float) -> list[Measured]:
+    def __call__(self, points: Sequence[Point], launches: int, seconds: float) -> list[Timing]:
         self.asked.append(list(points))
         until = self.clock.now + seconds
         results = []
         for point in points:
             if self.clock.now > until:
-                results.append(Measured(tried=False))
+                results.append(Timing(tried=False))
                 continue
             self.clock.now += 0.005 + (0 if point in self.compiled else self.compile_seconds)
             self.compiled.add(point)
             cost = self.surface.cost(point)
             if cost == math.inf:
-                results.append(Measured(error="out of resource: shared memory"))
+                results.append(Timing(error="out of resource: shared memory"))
                 continue
-            results.append(Measured([cost * self._disturbed() for _ in range(launches)]))
+            results.append(Timing([cost * self._disturbed() for _ in range(launches)]))
         return results
 
     def _disturbed(self) -> float:
@@ -122,7 +122,7 @@ class Bench:
 
 def made(seed: int, seconds: float) -> tuple[Space, Surface, Bench, Ledger[Point]]:
     """A space, a surface on it, and a ledger that ends after `seconds`."""
-    space = Space(find(TILES))
+    space = Space(find_parameters(TILES))
     surface = Surface(space, seed)
     clock = Clock()
     bench = Bench(surface, clock)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agent.proposers.tune.material import Subject
-from agent.proposers.tune.parameters import find
+from agent.proposers.tune.parameters import find_parameters
 from agent.proposers.tune.request import Tuning
 from agent.proposers.tune.timing import SourceTimer
 from agent.proposers.tune.tuner import tune
@@ -29,16 +29,16 @@ def test_versions_are_compiled_ahead_and_timed(
     compiling: Zygote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[int] = []
-    asked = SourceTimer._asked
+    bench = SourceTimer._bench
 
     def counted(self: SourceTimer, worker: Worker, command: m.BenchSources) -> m.Benched:
-        reply = asked(self, worker, command)
+        reply = bench(self, worker, command)
         compiled.append(reply.compiled_ahead)
         return reply
 
-    monkeypatch.setattr(SourceTimer, "_asked", counted)
+    monkeypatch.setattr(SourceTimer, "_bench", counted)
     (case,) = load(["leaky_relu_slivers"])
-    tunable = find(case.kernel)
+    tunable = find_parameters(case.kernel)
     sources = [tunable.write({"BLOCK": block}) for block in (64, 256, 1024, 4096)]
     subject = Subject(
         problem=case.problem, kernel=KernelFile.parse(case.kernel), device="cuda:0", trust=True

@@ -85,7 +85,7 @@ def test_the_given_kernel_compiles_while_the_card_is_free_and_the_search_waits(
         results = [m.BenchedSource(ms=[1.0], difference=0.0) for _ in command.sources]
         return m.Benched(results=results)
 
-    monkeypatch.setattr(SourceTimer, "_asked", lambda self, *given: answer(*given))
+    monkeypatch.setattr(SourceTimer, "_bench", lambda self, *given: answer(*given))
     monkeypatch.setattr(SourceTimer, "_worker", lambda self: object())
     until = timing.clock() + 10.0
     (found,) = timing.times([KERNEL + "\n"], 10, 10.0)
@@ -127,7 +127,7 @@ def test_the_clock_stands_still_while_others_hold_the_card_as_long_as_there_is_p
     assert passed == [1.0, 1.0, 11.0, 21.0]
     assert (mine.overdue, mine.held_seconds) == (30.0, 4.0)
     before = mine.clock()
-    with mine.stopped(), mine.turn():
+    with mine.pause_clock(), mine.turn():
         now[0] += 5.0
     assert mine.clock() - before == 20.0, "beyond patience, waiting is never left out"
     mine.wait_freely()

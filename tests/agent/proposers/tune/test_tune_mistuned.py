@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from agent.proposers.tune.autotune import opened
+from agent.proposers.tune.autotune import read_tunables
 from agent.proposers.tune.space import Space
 from benchmarks.optimize.mistuned.cases import Case, load
 from judge.evaluate.session import Session
@@ -23,14 +23,14 @@ def test_there_are_twenty_kernels_of_a_dozen_operators() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_it_stays_right_with_other_sizes(evaluation: Session, case: Case) -> None:
-    tunable, _ = opened(case.kernel)
+    tunable, _ = read_tunables(case.kernel)
     space = Space(tunable)
     generator = random.Random(case.name)
     tiles = [i for i, each in enumerate(space.parameters) if each.role == "tile"]
     changed = space.start
     while tiles and changed == space.start:
         # The interpreter takes its time with large blocks, and small ones show what is left out.
-        drawn = space.drawn(generator)
+        drawn = space.random_point(generator)
         assert drawn is not None
         small = [v for i, v in enumerate(drawn) if i in tiles and isinstance(v, int)]
         changed = drawn if max(small) <= 256 else space.start
@@ -46,7 +46,7 @@ def test_it_stays_right_with_other_sizes(evaluation: Session, case: Case) -> Non
     actual = outputs_of(evaluation, candidate, called, "out")
     assert len(actual) == len(expected)
     for one, other in zip(actual, expected, strict=True):
-        assert close(one, other), space.named(changed)
+        assert close(one, other), space.values(changed)
 
 
 def close(one: Any, other: Any) -> bool:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.proposers.tune.autotune import collapsed, opened
-from agent.proposers.tune.parameters import find
+from agent.proposers.tune.autotune import collapse, read_tunables
+from agent.proposers.tune.parameters import find_parameters
 from agent.proposers.tune.tunable import Role
 
 HONEST = sorted(Path("tests/fixtures/judge/honest").glob("*.py"))
@@ -54,7 +54,7 @@ def scale(body: str) -> str:
 )  # fmt: skip
 def test_a_block_size_is_found_with_all_that_repeats_it(body: str, value: int) -> None:
     text = scale(f"n = x.numel()\nout = torch.empty_like(x)\n{body}")
-    tunable = find(text)
+    tunable = find_parameters(text)
     (block,) = [each for each in tunable.parameters if each.role is Role.TILE]
     assert block.value == value
     changed = tunable.write({**tunable.start, block.name: 2048})
@@ -62,22 +62,22 @@ def test_a_block_size_is_found_with_all_that_repeats_it(body: str, value: int) -
     assert str(value) not in host
     assert "255" not in host
     assert "2048" in host
-    assert [each.value for each in find(changed).parameters] == [
+    assert [each.value for each in find_parameters(changed).parameters] == [
         2048 if each is block else each.value for each in tunable.parameters
     ]
 
 
 def test_sizes_that_mean_something_are_left_alone() -> None:
     text = scale("out = torch.empty_like(x)\n_scale[(1,)](x, out, 9, BLOCK=256, WINDOW=8)")
-    names = {each.name for each in find(text).parameters}
+    names = {each.name for each in find_parameters(text).parameters}
     assert names == {"BLOCK", "num_warps"}
     text = scale("out = x\n_scale[(1,)](x, out, 9, BLOCK=triton.next_power_of_2(9))")
-    assert {each.name for each in find(text).parameters} == {"num_warps"}
+    assert {each.name for each in find_parameters(text).parameters} == {"num_warps"}
 
 
 def test_equal_sizes_follow_the_axes_of_the_grid() -> None:
     text = Path("tests/fixtures/judge/honest/matmul_tiles.py").read_text()
-    tunable = find(text)
+    tunable = find_parameters(text)
     assert tunable.dots
     by_name = {each.name: each for each in tunable.parameters}
     assert {name: len(by_name[name].sites) for name in ("BM", "BN", "BK")} == {
@@ -91,7 +91,7 @@ def test_equal_sizes_follow_the_axes_of_the_grid() -> None:
 
 def test_sizes_that_cannot_be_told_apart_change_together() -> None:
     text = Path("tests/fixtures/judge/honest/matmul_grouped.py").read_text()
-    changed = find(text).write({"T": 64})
+    changed = find_parameters(text).write({"T": 64})
     assert "(triton.cdiv(m, 64) * triton.cdiv(n, 64),)" in changed
     assert "T=64" in changed
 
@@ -102,7 +102,7 @@ def test_options_and_loops_can_be_added_or_changed() -> None:
         "    for start in range(0, n, BLOCK):\n        tl.load(x_ptr + start)\n    x = tl.load",
     )
     text = loop + "\ndef kernel_function(x):\n    _scale[(1,)](x, x, 9, BLOCK=64)\n    return x\n"
-    tunable = find(text)
+    tunable = find_parameters(text)
     assert {(each.name, each.value) for each in tunable.parameters} == {
         ("loop_stages", 1), ("BLOCK", 64), ("num_warps", 4),
     }  # fmt: skip
@@ -110,16 +110,16 @@ def test_options_and_loops_can_be_added_or_changed() -> None:
     assert "for start in tl.range(0, n, BLOCK, num_stages=3):" in changed
     assert "_scale[(1,)](x, x, 9, num_warps=8, BLOCK=64)" in changed
     # What was added is found as it stands, and written back the same way.
-    again = find(changed)
+    again = find_parameters(changed)
     assert again.start == {"loop_stages": 3, "BLOCK": 64, "num_warps": 8}
     assert again.write({"num_warps": 2}) == tunable.write({"loop_stages": 3, "num_warps": 2})
 
 
 def test_an_autotuned_kernel_is_taken_apart() -> None:
     text = Path("tests/fixtures/judge/honest/leaky_relu_autotune.py").read_text()
-    versions = collapsed(text)
+    versions = collapse(text)
     assert len(versions) == 4
-    first, others = opened(text)
+    first, others = read_tunables(text)
     assert first.start == {"BLOCK": 1024, "num_warps": 4}
     assert [each.start for each in others] == [
         {"BLOCK": 1024, "num_warps": 8},
@@ -150,12 +150,12 @@ def test_lists_of_configurations_are_read_without_running(listed: str, count: in
         "import torch\nSIZES = [16, 32, 64]\n\n\ndef configs():\n"
         "    return [triton.Config({'BLOCK': b}) for b in (64, 128)]\n\n",
     )
-    assert len(collapsed(text)) == count
+    assert len(collapse(text)) == count
 
 
 def test_the_corpus_declares_its_own_values() -> None:
     text = Path("corpus/kernels/triton/matmul_persistent.py").read_text()
-    tunable = find(text)
+    tunable = find_parameters(text)
     by_name = {each.name: each for each in tunable.parameters}
     assert by_name["block_m"].choices == (64, 128, 256)
     assert by_name["programs_per_sm"].choices == (1, 2)
@@ -167,7 +167,7 @@ def test_the_corpus_declares_its_own_values() -> None:
 @pytest.mark.parametrize("path", [*HONEST, *CORPUS], ids=lambda path: path.stem)
 def test_every_kernel_of_ours_can_be_rewritten(path: Path) -> None:
     text = path.read_text()
-    tunable, _ = opened(text)
+    tunable, _ = read_tunables(text)
     assert tunable.write(tunable.start) == tunable.text
     for parameter in tunable.parameters:
         if parameter.choices:
@@ -178,7 +178,7 @@ def test_every_kernel_of_ours_can_be_rewritten(path: Path) -> None:
             assert isinstance(parameter.value, int)
             other = parameter.value * 2
         assert other != parameter.value
-        again = find(tunable.write({parameter.name: other}))
+        again = find_parameters(tunable.write({parameter.name: other}))
         assert [again.start[each.name] for each in tunable.parameters] == [
             other if each is parameter else each.value for each in tunable.parameters
         ]

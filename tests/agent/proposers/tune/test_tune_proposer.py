@@ -15,7 +15,7 @@ from agent.optimize.candidate import (
     Stage,
 )
 from agent.optimize.judge_process import JudgeProcess
-from agent.proposers.tune.proposer import TuneProposer, chosen, has_parameters
+from agent.proposers.tune.proposer import TuneProposer, has_parameters, select_versions
 from agent.proposers.tune.request import Tuned, Tuning, Version
 from agent.proposers.tune.tuner import tune
 from judge.evaluate.result import Verdict
@@ -116,9 +116,9 @@ def test_a_technique_keeps_its_family_and_what_was_tuned_is_left_alone() -> None
 
 
 def test_nothing_better_is_nothing_proposed() -> None:
-    assert chosen(tuned(version(FASTER, 0.99), version(KERNEL, 1.0)), KERNEL) == []
-    assert chosen(tuned(version(FASTER, 0.5), given_ms=None), KERNEL) == []
-    assert chosen(tuned(), KERNEL) == []
+    assert select_versions(tuned(version(FASTER, 0.99), version(KERNEL, 1.0)), KERNEL) == []
+    assert select_versions(tuned(version(FASTER, 0.5), given_ms=None), KERNEL) == []
+    assert select_versions(tuned(), KERNEL) == []
 
 
 def test_budgets_and_dry_runs_are_kept() -> None:

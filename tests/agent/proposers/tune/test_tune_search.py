@@ -6,8 +6,8 @@ import random
 import pytest
 
 from agent.proposers.tune import space as space_module
-from agent.proposers.tune.halving import Ledger, Measured, halve
-from agent.proposers.tune.parameters import find
+from agent.proposers.tune.halving import Ledger, Timing, halve
+from agent.proposers.tune.parameters import find_parameters
 from agent.proposers.tune.search import search
 from agent.proposers.tune.space import Hint, Point, Space
 from judge.progress import Progress
@@ -34,9 +34,9 @@ def test_a_search_ends_when_three_generations_brought_next_to_nothing() -> None:
     space, _, _, ledger = made(1, 600.0)
     ms: dict[Point, float] = {}
 
-    def hardly_better(points: list[Point], launches: int, seconds: float) -> list[Measured]:
+    def hardly_better(points: list[Point], launches: int, seconds: float) -> list[Timing]:
         # What comes later is a little better, so that the best always has untried neighbours.
-        return [Measured([ms.setdefault(p, 1 - 1e-5 * len(ms))] * launches) for p in points]
+        return [Timing([ms.setdefault(p, 1 - 1e-5 * len(ms))] * launches) for p in points]
 
     ledger.measure = hardly_better
     told: list[Progress] = []
@@ -69,10 +69,10 @@ def test_the_incumbent_is_never_dropped() -> None:
     clock = Clock()
     launches: dict[int, int] = {}
 
-    def measure(points: list[int], count: int, seconds: float) -> list[Measured]:
+    def measure(points: list[int], count: int, seconds: float) -> list[Timing]:
         for each in points:
             launches[each] = launches.get(each, 0) + count
-        return [Measured([1.0 + each] * count) for each in points]
+        return [Timing([1.0 + each] * count) for each in points]
 
     ledger: Ledger[int] = Ledger(measure, deadline=1.0, clock=clock)
     ranking = halve(ledger, list(range(40)), 99, (3, 7, 20))
@@ -86,8 +86,8 @@ def test_noise_alone_drops_nobody() -> None:
     clock = Clock()
     noise = random.Random(1)
 
-    def measure(points: list[int], count: int, seconds: float) -> list[Measured]:
-        return [Measured([1 + 0.2 * noise.random() for _ in range(count)]) for _ in points]
+    def measure(points: list[int], count: int, seconds: float) -> list[Timing]:
+        return [Timing([1 + 0.2 * noise.random() for _ in range(count)]) for _ in points]
 
     ledger: Ledger[int] = Ledger(measure, deadline=1.0, clock=clock)
     halve(ledger, list(range(6)), 0, (4, 4))
@@ -99,10 +99,10 @@ def test_what_fails_everywhere_is_left_as_it_is() -> None:
     index = next(i for i, each in enumerate(space.parameters) if each.name == "BK")
     plain = bench.__call__
 
-    def semantic(points: list, launches: int, seconds: float) -> list[Measured]:
+    def semantic(points: list, launches: int, seconds: float) -> list[Timing]:
         results = plain(points, launches, seconds)
         return [
-            got if point[index] == space.start[index] else Measured(error="its outputs differ")
+            got if point[index] == space.start[index] else Timing(error="its outputs differ")
             for point, got in zip(points, results, strict=True)
         ]
 
@@ -114,7 +114,7 @@ def test_what_fails_everywhere_is_left_as_it_is() -> None:
 
 def test_a_kernel_that_always_fails_ends_the_search() -> None:
     space, _, _, ledger = made(1, 30.0)
-    ledger.measure = lambda points, launches, seconds: [Measured(error="no") for _ in points]
+    ledger.measure = lambda points, launches, seconds: [Timing(error="no") for _ in points]
     found = search(space, ledger, random.Random(0))
     assert not found.ranking
     assert found.failed == found.tried > 0
@@ -122,21 +122,21 @@ def test_a_kernel_that_always_fails_ends_the_search() -> None:
 
 def test_limits_of_the_card_keep_points_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(space_module, "_SHARED_BYTES", 100_000)
-    space = Space(find(TILES), item_bytes=4)
+    space = Space(find_parameters(TILES), item_bytes=4)
     names = [each.name for each in space.parameters]
 
     def point(**values: int) -> tuple[int, ...]:
         return tuple(values.get(name, 0) or space.start[i] for i, name in enumerate(names))
 
-    assert space.allowed(point(BM=64, BN=64, num_warps=4, num_stages=3))
-    assert not space.allowed(point(BM=256, BN=256, BK=256, num_warps=32, num_stages=3))
-    assert not space.allowed(point(BM=256, BN=256, num_warps=1))
-    assert all(space.allowed(each) for each in space.neighbours(space.start))
+    assert space.is_allowed(point(BM=64, BN=64, num_warps=4, num_stages=3))
+    assert not space.is_allowed(point(BM=256, BN=256, BK=256, num_warps=32, num_stages=3))
+    assert not space.is_allowed(point(BM=256, BN=256, num_warps=1))
+    assert all(space.is_allowed(each) for each in space.neighbours(space.start))
     assert min(space.domains[names.index("BM")]) == 16
 
 
 def test_hints_order_neighbours() -> None:
-    tunable = find(TILES)
+    tunable = find_parameters(TILES)
     deeper = Space(tunable, hints=[Hint.DEEPER])
     stages = [each.name for each in deeper.parameters].index("num_stages")
     first = deeper.neighbours(deeper.start)[0]
@@ -158,23 +158,23 @@ def test_what_compiles_too_long_keeps_what_is_heavier_out() -> None:
 
     plain = ledger.measure
 
-    def slow(points: list, launches: int, seconds: float) -> list[Measured]:
+    def slow(points: list, launches: int, seconds: float) -> list[Timing]:
         results = plain(points, launches, seconds)
         return [
-            Measured(error="given up", slow=True) if load(point) >= 4096 else got
+            Timing(error="given up", slow=True) if load(point) >= 4096 else got
             for point, got in zip(points, results, strict=True)
         ]
 
     ledger.measure = slow
     search(space, ledger, random.Random(0))
     heavy = tuple(256 if i in sides else 8 if i == warps else v for i, v in enumerate(space.start))
-    assert not space.allowed(heavy)
-    assert space.allowed(space.start)
+    assert not space.is_allowed(heavy)
+    assert space.is_allowed(space.start)
 
 
 def test_presets_are_points_of_the_space() -> None:
     space, *_ = made(0, 1.0)
     presets = space.presets()
     assert len(presets) > 3
-    assert all(space.allowed(each) for each in presets)
+    assert all(space.is_allowed(each) for each in presets)
     assert all(v in d for each in presets for v, d in zip(each, space.domains, strict=True))

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from agent.proposers.recipe.carry import Stock
+from agent.proposers.recipe.carry import Recipe
 from kb.architectures import any_runs_on
 from kb.context.materials import kernel_chunks
 from kb.corpus.entries import Kernel
@@ -21,35 +21,35 @@ from kb.search.models import MAX_K, Filters
 _BETTER: Final = 1.05
 
 
-class Shelf(Protocol):
+class Catalog(Protocol):
     """Where kernels come from."""
 
-    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Recipe]:
         """Kernels of an operator family that run on `architecture` (None: any), the most promising
-        first: by what was measured on `gpu`, then as the shelf itself ranks them. CUDA kernels,
+        first: by what was measured on `gpu`, then as the catalog itself ranks them. CUDA kernels,
         which take seconds to compile, only where they were measured as clearly better than any
         of Triton's."""
         ...
 
 
-class CorpusShelf:
+class CorpusCatalog:
     """The kernels of a corpus folder, by default of the shipped one."""
 
     def __init__(self, root: Path | None = None) -> None:
         self._corpus = load_corpus(root) if root else load_shipped_corpus()
 
-    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
-        """See `Shelf.kernels`."""
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Recipe]:
+        """See `Catalog.kernels`."""
         licence = self._corpus.manifest.licence
-        found = [
-            _stock(kernel.entry, kernel.text, kernel.launch_code, gpu, licence)
+        kernels = [
+            _recipe(kernel.entry, kernel.text, kernel.launch_code, gpu, licence)
             for kernel in self._corpus.kernels
             if _suits(kernel.entry, family, architecture)
         ]
-        return _ordered(found)
+        return _rank(kernels)
 
 
-class IndexShelf:
+class IndexCatalog:
     """The kernels of an index's current generation, ranked by its search.
 
     Parameters
@@ -61,14 +61,14 @@ class IndexShelf:
     def __init__(self, searcher: Searcher) -> None:
         self._searcher = searcher
 
-    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
-        """See `Shelf.kernels`."""
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Recipe]:
+        """See `Catalog.kernels`."""
         generation = self._searcher.generation
         records = generation.kernels
         places: dict[str, int] = {}
         if records:
-            wanted = {f"kernel:{slug}" for slug, each in records.items() if each.entry.op == family}
-            of_family = generation.columns["entries"].mask(lambda v: not wanted.isdisjoint(v))
+            ids = {f"kernel:{slug}" for slug, item in records.items() if item.entry.op == family}
+            of_family = generation.columns["entries"].mask(lambda v: not ids.isdisjoint(v))
             filters = Filters(
                 kinds=["kernel"],
                 architectures=[] if architecture is None else [architecture],
@@ -79,29 +79,29 @@ class IndexShelf:
             for hit in hits:
                 for value in generation.columns["entries"].of(hit.row):
                     places.setdefault(value.removeprefix("kernel:"), len(places))
-        found = []
-        for slug in sorted(records, key=lambda each: (places.get(each, len(places)), each)):
+        kernels = []
+        for slug in sorted(records, key=lambda name: (places.get(name, len(places)), name)):
             record = records[slug]
             if _suits(record.entry, family, architecture) and _is_whole(record):
                 licence = generation.sources[record.source].licence or "licence unknown"
                 chunk = next(iter(kernel_chunks(generation, slug)), "")
-                stock = _stock(record.entry, record.code, record.launcher, gpu, licence)
-                found.append(replace(stock, chunk=chunk))
-        return _ordered(found)
+                kernel = _recipe(record.entry, record.code, record.launcher, gpu, licence)
+                kernels.append(replace(kernel, chunk=chunk))
+        return _rank(kernels)
 
 
-class EmptyShelf:
+class EmptyCatalog:
     """No kernels: what the search is worth without a knowledge base."""
 
-    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Stock]:
-        """See `Shelf.kernels`."""
+    def kernels(self, family: str, architecture: str | None, gpu: str | None) -> Sequence[Recipe]:
+        """See `Catalog.kernels`."""
         del family, architecture, gpu
         return ()
 
 
-def shelf_of(searcher: Searcher | None) -> Shelf:
-    """The shelf of an index, or of the shipped corpus if there is none."""
-    return CorpusShelf() if searcher is None else IndexShelf(searcher)
+def catalog_of(searcher: Searcher | None) -> Catalog:
+    """The catalog of an index, or of the shipped corpus if there is none."""
+    return CorpusCatalog() if searcher is None else IndexCatalog(searcher)
 
 
 def _suits(entry: Kernel, family: str, architecture: str | None) -> bool:
@@ -114,32 +114,32 @@ def _is_whole(record: KernelRecord) -> bool:
     return record.entry.language == "triton" or bool(record.launcher)
 
 
-def _stock(entry: Kernel, code: str, launcher: str, gpu: str | None, licence: str) -> Stock:
+def _recipe(entry: Kernel, code: str, launcher: str, gpu: str | None, licence: str) -> Recipe:
     # The leading comment, which is the entry's text, stays behind.
     cuda = code.partition("*/")[2] if code.lstrip().startswith("/*") else code
-    cited = "; ".join(f"{source.title} ({source.licence}) {source.url}" for source in entry.sources)
-    return Stock(
+    works = "; ".join(f"{source.title} ({source.licence}) {source.url}" for source in entry.sources)
+    return Recipe(
         slug=entry.slug,
         op=entry.op,
         code=launcher or code,
         dtypes=tuple(entry.dtypes),
         techniques=tuple(entry.techniques),
-        citation=f"{entry.title}. Licence: {licence}. Sources: {cited}",
-        floor_fraction=_fraction(entry, gpu),
+        citation=f"{entry.title}. Licence: {licence}. Sources: {works}",
+        floor_fraction=_best_fraction(entry, gpu),
         cuda=cuda if launcher else "",
     )
 
 
-def _fraction(entry: Kernel, gpu: str | None) -> float | None:
+def _best_fraction(entry: Kernel, gpu: str | None) -> float | None:
     """How near to the floor the kernel came on this card; sizes differ, so times do not compare."""
-    found = [
+    fractions = [
         verified.floor_fraction
         for verified in entry.verified
         if verified.floor_fraction is not None
         and gpu is not None
         and _card(verified.gpu) == _card(gpu)
     ]
-    return max(found, default=None)
+    return max(fractions, default=None)
 
 
 def _card(name: str) -> str:
@@ -147,23 +147,23 @@ def _card(name: str) -> str:
     return name.casefold().removeprefix("nvidia").strip()
 
 
-def _ordered(found: Iterable[Stock]) -> list[Stock]:
+def _rank(kernels: Iterable[Recipe]) -> list[Recipe]:
     """Measured ones first, the nearest to the floor at their head; others keep their order. CUDA
     kernels only where they are worth their compilation."""
     # A kernel that searches by itself is the same kernel as the one it searches for.
     ordered = sorted(
-        found,
-        key=lambda each: (
-            "def tune" in each.code or '"tune":' in each.code,
-            each.floor_fraction is None,
-            -(each.floor_fraction or 0.0),
+        kernels,
+        key=lambda kernel: (
+            "def tune" in kernel.code or '"tune":' in kernel.code,
+            kernel.floor_fraction is None,
+            -(kernel.floor_fraction or 0.0),
             # Of two that were not measured, the plain version goes last.
-            not each.techniques,
+            not kernel.techniques,
         ),
     )
-    best = max((stock.floor_fraction or 0.0 for stock in ordered if not stock.cuda), default=0.0)
+    best = max((kernel.floor_fraction or 0.0 for kernel in ordered if not kernel.cuda), default=0.0)
     return [
-        stock
-        for stock in ordered
-        if not stock.cuda or (stock.floor_fraction or 0.0) > _BETTER * best
+        kernel
+        for kernel in ordered
+        if not kernel.cuda or (kernel.floor_fraction or 0.0) > _BETTER * best
     ]
