@@ -32,7 +32,7 @@ class Graph:
     """Whether numbers in it hold for the problem's own shapes alone."""
 
     @classmethod
-    def of(cls, told: m.Graph) -> "Graph":
+    def of(cls, exported: m.Graph) -> "Graph":
         """The graph that a worker exported.
 
         Raises
@@ -40,15 +40,15 @@ class Graph:
         GraphError
             The model could not be exported, or returns something that is no tensor.
         """
-        if told.reason:
-            raise GraphError(f"the model has no graph: {told.reason}")
-        spelt, returned = spelled(told.nodes, told.outputs)
-        nodes, same = _without_broadcasts(spelt)
-        outputs = [reference(each) for each in replaced(returned, same)]
+        if exported.reason:
+            raise GraphError(f"the model has no graph: {exported.reason}")
+        normalized, returned = spelled(exported.nodes, exported.outputs)
+        nodes, same = _without_broadcasts(normalized)
+        outputs = [reference(value) for value in replaced(returned, same)]
         if not outputs or any(output is None or output not in nodes for output in outputs):
             raise GraphError("the model returns something that is not a tensor")
         names = tuple(output for output in outputs if output is not None)
-        return cls(_needed(nodes, names), names, tuple(told.updates))
+        return cls(_needed(nodes, names), names, tuple(exported.updates))
 
     def __getitem__(self, name: str) -> m.GraphNode:
         return self.nodes[name]
@@ -62,11 +62,11 @@ class Graph:
     @cached_property
     def users(self) -> dict[str, tuple[str, ...]]:
         """Which values are computed from each."""
-        found: dict[str, list[str]] = {name: [] for name in self.nodes}
+        by_operand: dict[str, list[str]] = {name: [] for name in self.nodes}
         for name, node in self.nodes.items():
             for operand in dict.fromkeys(operands(node)):
-                found[operand].append(name)
-        return {name: tuple(users) for name, users in found.items()}
+                by_operand[operand].append(name)
+        return {name: tuple(users) for name, users in by_operand.items()}
 
     @cached_property
     def computed(self) -> tuple[str, ...]:
@@ -103,12 +103,12 @@ def operands(node: m.GraphNode) -> list[str]:
 def _needed(nodes: Mapping[str, m.GraphNode], outputs: Sequence[str]) -> dict[str, m.GraphNode]:
     """The nodes that outputs depend on, and all inputs and tensors of the model."""
     needed: set[str] = set()
-    left = list(outputs)
-    while left:
-        name = left.pop()
+    pending = list(outputs)
+    while pending:
+        name = pending.pop()
         if name not in needed:
             needed.add(name)
-            left += operands(nodes[name])
+            pending += operands(nodes[name])
     return {
         name: node
         for name, node in nodes.items()
@@ -117,26 +117,26 @@ def _needed(nodes: Mapping[str, m.GraphNode], outputs: Sequence[str]) -> dict[st
 
 
 def _without_broadcasts(
-    given: Sequence[m.GraphNode],
+    original: Sequence[m.GraphNode],
 ) -> tuple[dict[str, m.GraphNode], dict[str, Any]]:
     """The nodes without broadcasts of tensors that are of one shape already, and what stands for
     their results: losses begin with them."""
-    shapes = {each.name: [tensor.shape for tensor in each.tensors] for each in given}
-    same: dict[str, Any] = {}
+    shapes = {value.name: [tensor.shape for tensor in value.tensors] for value in original}
+    substitutes: dict[str, Any] = {}
     dropped: dict[str, list[str]] = {}
     nodes: dict[str, m.GraphNode] = {}
-    for each in given:
-        node = with_values(each, same)
+    for value in original:
+        node = with_values(value, substitutes)
         parts = list(references(node.args))
         if node.op == "aten.broadcast_tensors.default" and all(
             shapes[part] == shapes[parts[0]] for part in parts
         ):
             dropped[node.name] = parts
         elif node.op == "getitem" and parts and parts[0] in dropped:
-            same[node.name] = {"node": dropped[parts[0]][int(str(node.args[1]))]}
+            substitutes[node.name] = {"node": dropped[parts[0]][int(str(node.args[1]))]}
         else:
             nodes[node.name] = node
-    return nodes, same
+    return nodes, substitutes
 
 
 def export_graph(

@@ -131,7 +131,7 @@ def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator
 
 
 def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path) -> Any:
-    described = loaded.described()
+    described = loaded.describe()
     command = described.kernel(
         [loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=kernel,

@@ -39,11 +39,11 @@ class Observations:
 
     def names(self, field_name: str) -> dict[str, int]:
         """Counts by name over all calls, of `triton_launches`, `aten` or `kernels`."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for observed in self.seen:
             for name, count in getattr(observed, field_name).items():
-                found[name] = found.get(name, 0) + count
-        return found
+                counts[name] = counts.get(name, 0) + count
+        return counts
 
     def all(self, field_name: str) -> list[str]:
         """Everything listed under `patched`, `libraries` or `notes`, once."""
@@ -101,14 +101,14 @@ class Contestant:
             The file cannot be executed, or its arguments cannot be bound.
         """
         self._previous = None
-        described = stage.problem
+        problem = stage.problem
         self._parameters = stage.parameters()
         lent = self.worker.lend(
-            "parameters", [parameter.tensor for parameter in described.parameters]
+            "parameters", [parameter.tensor for parameter in problem.parameters]
         )
         write(lent, self._parameters)
         self._lent_parameters = lent
-        command = described.kernel(
+        command = problem.kernel(
             stage.input_names(),
             buffers=[buffer.name for buffer in lent if buffer is not None],
             source=self.kernel.text,
@@ -241,9 +241,9 @@ class Contestant:
             most_accesses=self.most_accesses,
             timeout=self.call_seconds,
         )
-        known = self.counts
-        fewest = min(known.fewest, called.accesses) if known.calls else called.accesses
-        self.counts = replace(known, last=called, fewest=fewest, calls=known.calls + 1)
+        counts = self.counts
+        fewest = min(counts.fewest, called.accesses) if counts.calls else called.accesses
+        self.counts = replace(counts, last=called, fewest=fewest, calls=counts.calls + 1)
         if planned.observe:
             self.observations.seen.append(called.observed)
             self.observations.watched = True
@@ -257,18 +257,18 @@ class Contestant:
             output.flat.fill_(0xFF)  # NaN in every floating-point format, should nothing be copied
             synchronize(output.tensor.device)
         self.worker.fetch(names(outputs), call=called.call)
-        got = [pristine(each) for each in outputs if each is not None]
+        got = [pristine(output) for output in outputs if output is not None]
         self.worker.drop([called.call])
         return got
 
     def _written(self, lent: Lent, prepared: Prepared) -> str | None:
         """Which input or parameter was changed by the call."""
-        for spec, kept, buffer in zip(prepared.inputs, prepared.pristine, lent, strict=True):
-            if buffer is not None and not unchanged(buffer, kept):
+        for spec, original, buffer in zip(prepared.inputs, prepared.pristine, lent, strict=True):
+            if buffer is not None and not unchanged(buffer, original):
                 return f"input '{spec.name}'"
-        for kept, parameter in zip(self._parameters, self._lent_parameters, strict=True):
-            if parameter is not None and not unchanged(parameter, kept):
-                copy(kept, parameter)
+        for original, parameter in zip(self._parameters, self._lent_parameters, strict=True):
+            if parameter is not None and not unchanged(parameter, original):
+                copy(original, parameter)
                 return "a parameter of the model"
         return None
 
@@ -331,11 +331,11 @@ class Contestant:
         """Evidence that the outputs are those of the call before."""
         if self._previous is None or prepared.reference is None:
             return None
-        now = [sample(tensor) for tensor in got]
-        if len(now) != len(self._previous) or not all(
+        samples = [sample(tensor) for tensor in got]
+        if len(samples) != len(self._previous) or not all(
             a.shape == b.shape and a.dtype == b.dtype and bool(torch.equal(a, b))
-            for a, b in zip(now, self._previous, strict=True)
+            for a, b in zip(samples, self._previous, strict=True)
         ):
             return None
-        varied = any(len(sample.unique()) > 1 for sample in now)
+        varied = any(len(sample.unique()) > 1 for sample in samples)
         return "it returns the outputs of an earlier call for different inputs" if varied else None

@@ -126,8 +126,8 @@ class Enlargement:
     def _long(self, secret: int) -> Iterator[PlannedShape]:
         """The last dimension long, and others while an axis of a grid had one program."""
         self.long = True
-        for place, name in enumerate(self._sizes.last_first[:_MOST_LONG]):
-            if place and not self.progress().alone:
+        for index, name in enumerate(self._sizes.last_first[:_MOST_LONG]):
+            if index and not self.progress().alone:
                 return
             tried = len(self._tried)
             block = self._block()
@@ -138,7 +138,7 @@ class Enlargement:
                     continue
                 if size == _LONGEST and len(self._tried) > tried:
                     break
-                yield from self._as_long(name, size, secret, large=not place)
+                yield from self._as_long(name, size, secret, large=not index)
                 if len(self._tried) > tried and not self.progress().too_long:
                     break
 
@@ -159,24 +159,24 @@ class Enlargement:
         """
         before = self.progress().judged
         whole = max(size // _WHOLE, 1) * _WHOLE
-        for asked, given in ((size, False), (size, True), (whole, False), (whole, True)):
-            each = self._sizes.lengthened(name, asked, beside_given=given)
-            if each is None or each.constants in self._tried:
+        for length, given in ((size, False), (size, True), (whole, False), (whole, True)):
+            variant = self._sizes.lengthened(name, length, beside_given=given)
+            if variant is None or variant.constants in self._tried:
                 continue
-            yield self._planned(each, secret)
-            now = self.progress()
-            self._spent += MOST_ACCESSES if now.too_long else now.last.accesses
-            if now.judged > before and large:
+            yield self._planned(variant, secret)
+            counts = self.progress()
+            self._spent += MOST_ACCESSES if counts.too_long else counts.last.accesses
+            if counts.judged > before and large:
                 # What overflows or cancels in a long sum shows on large values.
-                yield self._planned(each, secret, ValueKind.LARGE)
-                self._spent += now.last.accesses
-            if now.judged > before or now.too_long:
+                yield self._planned(variant, secret, ValueKind.LARGE)
+                self._spent += counts.last.accesses
+            if counts.judged > before or counts.too_long:
                 return
 
     def _for_loops(self, secret: int) -> Iterator[PlannedShape]:
         """Blocks that grow with a shape are followed: the next shape is made from the larger."""
-        within = self._sizes.elements({}) <= LIMIT_ELEMENTS
-        if not self.given and self.progress().short and within:
+        fits = self._sizes.elements({}) <= LIMIT_ELEMENTS
+        if not self.given and self.progress().short and fits:
             yield self._planned(Variant({}, "variant"), secret)
         largest = 0
         while (block := self._block()) > largest:
@@ -209,9 +209,9 @@ class Enlargement:
                     if whole is not None and whole.constants not in self._tried:
                         yield self._planned(whole, secret)
 
-            if missed := [each for each in left_out if each not in self._dull]:
+            if unspanned := [name for name in left_out if name not in self._dull]:
                 self.why_not_all = (
-                    f"{missed[0]} cannot span two blocks of {block} in this problem, or is "
+                    f"{unspanned[0]} cannot span two blocks of {block} in this problem, or is "
                     "too large for the interpreter then"
                 )
 
@@ -232,12 +232,12 @@ class Enlargement:
 
     def _block(self) -> int:
         """The largest size of a block; integers of the file where launches give none."""
-        found = [block for block in self.progress().last.blocks if self._is_block(block)]
-        if not found:
+        sizes = [block for block in self.progress().last.blocks if self._is_block(block)]
+        if not sizes:
             nodes = ast.walk(parse(self.text, "kernel"))
             values = (integer(n, {}) for n in nodes if isinstance(n, ast.Constant | ast.BinOp))
-            found = [value for value in values if value is not None and self._is_block(value)]
-        return max(found, default=0)
+            sizes = [value for value in values if value is not None and self._is_block(value)]
+        return max(sizes, default=0)
 
     def _is_block(self, value: int) -> bool:
         return SMALL <= value <= _LARGEST_BLOCK and value not in self._used

@@ -216,9 +216,9 @@ class Stage:
             # Perhaps the outputs are views of the inputs, which have changed since.
             _, got = self._eager(prepared, lent, late=False)
             self._restore(prepared, lent)
-            at_once = reference.check(got, reference.eager_limits())
-            if not at_once.problem:
-                self.aliases, eager = True, at_once
+            immediate = reference.check(got, reference.eager_limits())
+            if not immediate.problem:
+                self.aliases, eager = True, immediate
         prepared.reference, prepared.eager = reference, eager
         prepared.limits = reference.candidate_limits(eager)
         prepared.exact = frozenset(
@@ -231,13 +231,13 @@ class Stage:
         )
         if eager.problem:
             prepared.why_not = f"eager itself is wrong: {eager.problem}"
-        elif off := reference.off(eager):
+        elif inaccuracy := reference.off(eager):
             first = [tensor.clone() for tensor in got]
-            _, again = self._eager(prepared, lent, late=False)
+            _, repeated = self._eager(prepared, lent, late=False)
             self._restore(prepared, lent)
-            if apart(first, again) > _SAME_SHARE * (eager.largest("norm_ratio") or 0.0):
+            if apart(first, repeated) > _SAME_SHARE * (eager.largest("norm_ratio") or 0.0):
                 prepared.why_not = "eager itself is inaccurate, and varies from call to call"
-            prepared.off = off
+            prepared.off = inaccuracy
         if sum(output.nbytes for output in prepared.outputs) > _LARGE_BYTES:
             # The kernel has to fit beside what the judge holds.
             del got
@@ -251,7 +251,7 @@ class Stage:
         if self.observed is None:
             self.observed = called.observed
         pairs = zip(lent, prepared.pristine, strict=True)
-        if not all(unchanged(each, kept) for each, kept in pairs if each is not None):
+        if not all(unchanged(buffer, original) for buffer, original in pairs if buffer is not None):
             self.writes = True
         outputs = self.worker.lend("eager", called.outputs)
         if late:
@@ -261,9 +261,9 @@ class Stage:
         return called, tensors(outputs)
 
     def _restore(self, prepared: Prepared, lent: Lent) -> None:
-        for buffer, kept in zip(lent, prepared.pristine, strict=True):
-            if buffer is not None and not unchanged(buffer, kept):
-                copy(kept, buffer)
+        for buffer, original in zip(lent, prepared.pristine, strict=True):
+            if buffer is not None and not unchanged(buffer, original):
+                copy(original, buffer)
 
     def _ask_oracle(
         self, outputs: int, group: str, mutation: m.Mutation | None
@@ -279,8 +279,8 @@ class Stage:
         packed = {judge.codes, judge.scales}
         if outputs == len(packed):
             return [None] * outputs, values
-        every = self._oracle("forward", group, mutation)
-        return [None if i in packed else each for i, each in enumerate(every)], values
+        all_outputs = self._oracle("forward", group, mutation)
+        return [None if i in packed else output for i, output in enumerate(all_outputs)], values
 
     def _oracle(self, method: str, group: str, mutation: m.Mutation | None) -> list[Any]:
         if method == "forward" and method not in self._oracle_specs:
@@ -311,8 +311,8 @@ class Stage:
         few = [i for i, tensor in enumerate(oracle) if tensor is not None and tensor.numel() < FEW]
         if not few or not _step(lent):
             return [0.0] * len(oracle)
-        again = self._oracle("forward", "moved", None)
-        if not all(torch.equal(again[i], oracle[i]) for i in few):
+        repeated = self._oracle("forward", "moved", None)
+        if not all(torch.equal(repeated[i], oracle[i]) for i in few):
             return [0.0] * len(oracle)  # random, or NaN: no step of the inputs can be told from it
         step = self._nudge(lent, 0)
         try:
@@ -339,7 +339,7 @@ class Stage:
         lent = self.worker.lend("inputs", [input_.tensor for input_ in prepared.inputs])
         self._restore(prepared, lent)
         self._nudge(lent, (1 + number) << 8)
-        near = replace(prepared, pristine=[None if e is None else pristine(e) for e in lent])
+        near = replace(prepared, pristine=[None if b is None else pristine(b) for b in lent])
         try:
             _, got = self._eager(near, lent, late=False)
             self._restore(near, lent)

@@ -88,29 +88,29 @@ def propose(
         Empty where sizes are no module-level constants; `why_none` says so.
     """
     sizes = Sizes(problem, limit_elements)
-    found: list[Variant] = []
+    proposals: list[Variant] = []
     if not sizes.free:
-        return found
+        return proposals
     limit = limit_elements
-    while len(found) < reduced:
+    while len(proposals) < reduced:
         values = sizes.shrink(limit)
-        if values and not any(variant.constants == values for variant in found):
-            found.append(Variant(values, "reduced"))
+        if values and not any(variant.constants == values for variant in proposals):
+            proposals.append(Variant(values, "reduced"))
         if limit <= _FEWEST_ELEMENTS:
             break
         limit = max(limit // _STEP, _FEWEST_ELEMENTS)
     # The secret seed decides; random() is enough, an attacker never sees the generator's output.
     generator = random.Random(seed)  # noqa: S311
-    seen = [dict(variant.constants) for variant in found] + [{}]
+    tried = [dict(variant.constants) for variant in proposals] + [{}]
     new: list[Variant] = []
     for kind in itertools.islice(itertools.cycle(_KINDS), _ATTEMPTS):
         if len(new) == variants:
             break
         proposal = sizes.admitted(kind(sizes, generator))
-        if proposal is not None and proposal not in seen:
-            seen.append(proposal)
+        if proposal is not None and proposal not in tried:
+            tried.append(proposal)
             new.append(Variant(proposal, "variant"))
-    return found + new
+    return proposals + new
 
 
 def shortened(problem: ProblemFile) -> list[Variant]:
@@ -122,8 +122,8 @@ def shortened(problem: ProblemFile) -> list[Variant]:
     sizes = Sizes(problem, REDUCED_ELEMENTS)
     first = min(sizes.places.values(), default=0)
     names = [n for n in sizes.large if not sizes.structural(n) and sizes.places[n] > first]
-    found = [sizes.admitted(sizes.base | {name: _FEW_STEPS}) for name in names[:_MOST_SHORTENED]]
-    return [Variant(values, "variant") for values in found if values]
+    variants = [sizes.admitted(sizes.base | {name: _FEW_STEPS}) for name in names[:_MOST_SHORTENED]]
+    return [Variant(values, "variant") for values in variants if values]
 
 
 def partial_blocks(block: int) -> int:
@@ -171,18 +171,18 @@ class Sizes:
         A shape by each constant that may be enlarged, the others small; and the constants that may
         not, by their rules or for the number of elements.
         """
-        found: dict[str, Variant] = {}
+        shapes: dict[str, Variant] = {}
         left_out: list[str] = []
         smallest = self.shrink(_FEWEST_BESIDE)
         size = partial_blocks(block)
         for name in self.last_first:
             ruled = self.ruled(smallest | {name: size})
-            taken = ruled.get(name, self.given(name))
-            if taken <= 2 * block or self.elements(ruled) > self.limit:
+            actual = ruled.get(name, self.given(name))
+            if actual <= 2 * block or self.elements(ruled) > self.limit:
                 left_out.append(name)
             elif ruled:
-                found[name] = Variant(ruled, "variant")
-        return found, left_out
+                shapes[name] = Variant(ruled, "variant")
+        return shapes, left_out
 
     def lengthened(self, name: str, size: int, *, beside_given: bool) -> Variant | None:
         """One constant as large as `size`, or as large as the limit lets it be.
@@ -200,8 +200,8 @@ class Sizes:
         while size > _LEAST_LONG * self.given(name):
             ruled = self.ruled(others | {name: size})
             if self.elements(ruled) <= self.limit:
-                long = ruled.get(name, 0) > _LEAST_LONG * self.given(name)
-                return Variant(ruled, "variant") if long else None
+                is_long = ruled.get(name, 0) > _LEAST_LONG * self.given(name)
+                return Variant(ruled, "variant") if is_long else None
             size = size // 2 | size & 1
         return None
 
@@ -254,14 +254,14 @@ class Sizes:
         while movable and self.elements(values) > limit:
             batches = {name for name in movable if self._is_batch(name)}
             least = {name: _LEAST_BATCH if name in batches else SMALL for name in movable}
-            above = [name for name in movable if values[name] > least[name]]
-            if above:
+            halvable = [name for name in movable if values[name] > least[name]]
+            if halvable:
                 # A batch is halved before what windows slide over, down to a quarter of it.
-                weights = {n: (values[n] * (4 if n in batches else 1), values[n]) for n in above}
-                chosen = [n for n in above if weights[n] == max(weights.values())]
+                weights = {n: (values[n] * (4 if n in batches else 1), values[n]) for n in halvable}
+                targets = [n for n in halvable if weights[n] == max(weights.values())]
             else:
-                chosen = [min(movable, key=lambda n: self._last_resort(n, values[n]))]
-            for name in chosen:
+                targets = [min(movable, key=lambda n: self._last_resort(n, values[n]))]
+            for name in targets:
                 halved = self.rules[name].nearest(values[name] // 2)
                 if 1 <= halved < values[name]:
                     values[name] = halved
@@ -293,9 +293,9 @@ class Sizes:
 def _odd(sizes: Sizes, generator: random.Random) -> Values | None:
     """Every size odd, so no multiple of a tile or a vector; channels and the like at times."""
     values = dict(sizes.base)
-    too = generator.random() < 0.5  # groups seldom divide an odd number of channels
+    odd_structural = generator.random() < 0.5  # groups seldom divide an odd number of channels
     for name in sizes.large:
-        if sizes.structural(name) and not too:
+        if sizes.structural(name) and not odd_structural:
             continue
         near = values.get(name, sizes.given(name))
         values[name] = _near(near, generator) | 1
@@ -336,8 +336,8 @@ def _few(sizes: Sizes, generator: random.Random) -> Values | None:
     if not names:
         return None
     # No block divides them, and `_one` asks for 1.
-    other = {name: generator.choice((3, 5, 7)) for name in names}
-    return (_odd(sizes, generator) or {}) | other
+    small = {name: generator.choice((3, 5, 7)) for name in names}
+    return (_odd(sizes, generator) or {}) | small
 
 
 def _near(value: int, generator: random.Random) -> int:

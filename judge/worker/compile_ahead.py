@@ -59,8 +59,8 @@ def note(runs: Mapping[str, Run], inputs: Sequence[Any]) -> Noted:
         return []
     if knobs.runtime.interpret:
         return []
-    found = ((name, _noted(run, inputs)) for name, run in runs.items())
-    return [(name, jobs) for name, jobs in found if jobs]
+    jobs_by_name = ((name, _noted(run, inputs)) for name, run in runs.items())
+    return [(name, jobs) for name, jobs in jobs_by_name if jobs]
 
 
 def compile_noted(
@@ -80,24 +80,24 @@ def compile_noted(
     By name; versions that Triton has nothing to compile for, or that cannot be called without
     launching, are left out.
     """
-    found: dict[str, Compiled] = {}
+    results: dict[str, Compiled] = {}
     waiting = list(reversed(noted))
     running: dict[str, _Child] = {}
     try:
         while waiting or running:
             now = time.perf_counter()
             if now > deadline:
-                left = [*running, *(name for name, _ in waiting)]
-                found |= dict.fromkeys(left, Compiled())
+                unfinished = [*running, *(name for name, _ in waiting)]
+                results |= dict.fromkeys(unfinished, Compiled())
                 break
             while waiting and len(running) < processes:
                 name, jobs = waiting.pop()
                 running[name] = _start(jobs, now + seconds)
-            _collect(running, found, seconds)
+            _collect(running, results, seconds)
     finally:
         for child in running.values():
             _end(child)
-    return found
+    return results
 
 
 def _noted(run: Run, inputs: Sequence[Any]) -> list[Callable[[], Any]]:
@@ -163,11 +163,11 @@ def _start(jobs: Sequence[Callable[[], Any]], limit: float) -> _Child:
         os._exit(code)
 
 
-def _collect(running: dict[str, _Child], found: dict[str, Compiled], seconds: float) -> None:
+def _collect(running: dict[str, _Child], results: dict[str, Compiled], seconds: float) -> None:
     """Take what children said, and whoever ended or took too long."""
     waiting = select.poll()
-    for each in running.values():
-        waiting.register(each.pipe, select.POLLIN)
+    for child in running.values():
+        waiting.register(child.pipe, select.POLLIN)
     ready = {pipe for pipe, _ in waiting.poll(_LOOK * 1000)}
     now = time.perf_counter()
     for name, child in list(running.items()):
@@ -182,11 +182,11 @@ def _collect(running: dict[str, _Child], found: dict[str, Compiled], seconds: fl
             del running[name]
             text = one_line(child.text.decode(errors="replace"))
             error = "" if code == 0 else text or f"the compiler ended with {code}"
-            found[name] = Compiled(error, done=code == 0)
+            results[name] = Compiled(error, done=code == 0)
         elif now > child.limit:
             _end(child)
             del running[name]
-            found[name] = Compiled(f"compiling takes more than {seconds:g} s", slow=True)
+            results[name] = Compiled(f"compiling takes more than {seconds:g} s", slow=True)
 
 
 def _end(child: _Child) -> None:

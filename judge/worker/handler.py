@@ -80,15 +80,15 @@ class Handler:
     def _do_use_variant(self, command: m.UseVariant) -> m.Reply:
         if self._loading is None:
             raise NotReadyError("no problem is loaded")
-        other = {"source": command.source, "seed": command.seed}
-        return self._execute_problem(self._loading.model_copy(update=other))
+        changes = {"source": command.source, "seed": command.seed}
+        return self._execute_problem(self._loading.model_copy(update=changes))
 
     def _execute_problem(self, command: m.LoadProblem) -> m.Reply:
         self._problem = self._oracle = self._run = None
         self._forget()
         self._problem = LoadedProblem(command, self._folder)
         self._oracle = Oracle(self._problem)
-        return self._problem.described()
+        return self._problem.describe()
 
     def _do_describe_inputs(self, command: m.DescribeInputs) -> m.Reply:
         return m.Inputs(inputs=inputs.describe(self._the_problem(), command.seed))
@@ -148,9 +148,9 @@ class Handler:
                 watch.begin(command.most_accesses)
             start = self._clock()
             if command.observe:
-                returned, seen = self._observer.watch(lambda: run(*arguments))
+                returned, log = self._observer.watch(lambda: run(*arguments))
             else:
-                returned, seen = run(*arguments), None
+                returned, log = run(*arguments), None
         self._wait()
         seconds = self._clock() - start
         tensors = flatten(returned)
@@ -158,9 +158,9 @@ class Handler:
             fields |= watch.counts()
         if hidden is not None:
             fields |= {"outside": hidden.outside, "computed": sorted(hidden.computed)[:20]}
-        if seen is not None:
-            observed = self._observer.glance([*seen.pop("notes"), *(watch.notes if watch else [])])
-            fields["observed"] = observed.model_copy(update=seen)
+        if log is not None:
+            observed = self._observer.glance([*log.pop("notes"), *(watch.notes if watch else [])])
+            fields["observed"] = observed.model_copy(update=log)
         self._calls += 1
         self._held[self._calls] = tensors
         return m.Called(call=self._calls, outputs=output_specs(tensors), seconds=seconds, **fields)
@@ -242,13 +242,13 @@ class Handler:
         return self._timer
 
     def _tensors(self, command: m.LoadKernel) -> dict[str, Any]:
-        given = zip(command.parameters, command.buffers, strict=True)
-        return {parameter.name: self._buffers[buffer] for parameter, buffer in given}
+        pairs = zip(command.parameters, command.buffers, strict=True)
+        return {parameter.name: self._buffers[buffer] for parameter, buffer in pairs}
 
-    def _arguments(self, given: Sequence[m.Argument]) -> list[Any]:
+    def _arguments(self, arguments: Sequence[m.Argument]) -> list[Any]:
         return [
-            self._buffers[each.buffer] if isinstance(each, m.BufferArgument) else decode(each.value)
-            for each in given
+            self._buffers[arg.buffer] if isinstance(arg, m.BufferArgument) else decode(arg.value)
+            for arg in arguments
         ]
 
     def _write(self, tensors: list[Any], into: m.Into) -> None:

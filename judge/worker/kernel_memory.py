@@ -45,19 +45,19 @@ class _Region:
 
     def seen(self) -> Any:
         """Tensors in the host's memory."""
-        found = np.empty(self.size, np.uint8)
-        ctypes.memmove(found.ctypes.data, self.address, self.size)
-        return found
+        contents = np.empty(self.size, np.uint8)
+        ctypes.memmove(contents.ctypes.data, self.address, self.size)
+        return contents
 
     def follow(self) -> bool:
         """Take over what the host wrote where nothing was hidden; False where something was."""
-        seen = self.seen()
-        if np.array_equal(seen, self.shown):
+        contents = self.seen()
+        if np.array_equal(contents, self.shown):
             return True
-        open_ = not self.given and np.array_equal(self.truth, self.shown)
-        if open_:
-            self.truth[:], self.shown = seen, seen  # in place: its address is noted
-        return open_
+        unhidden = not self.given and np.array_equal(self.truth, self.shown)
+        if unhidden:
+            self.truth[:], self.shown = contents, contents  # in place: its address is noted
+        return unhidden
 
 
 class KernelMemory:
@@ -89,9 +89,9 @@ class KernelMemory:
         if not address or not size or tensor.device.type != "cpu":
             return None
         with self._lock:
-            known = self._regions.get(address)
-            if known is not None and known.size == size:
-                return known
+            existing = self._regions.get(address)
+            if existing is not None and existing.size == size:
+                return existing
             region = _Region(storage, address, np.empty(size, np.uint8), None, given)
             region.truth = region.seen()
             region.shown = region.truth.copy()
@@ -101,7 +101,7 @@ class KernelMemory:
 
     def of(self, tensors: Sequence[Any]) -> list[_Region]:
         """The regions that tensors lie in, each once."""
-        found: dict[int, _Region] = {}
+        regions: dict[int, _Region] = {}
         for tensor in tensors:
             # A fake or functional tensor has no memory to ask for.
             if (
@@ -110,8 +110,8 @@ class KernelMemory:
             ):
                 region = self._regions.get(tensor.untyped_storage().data_ptr())
                 if region is not None:
-                    found[region.address] = region
-        return list(found.values())
+                    regions[region.address] = region
+        return list(regions.values())
 
     def launched(self, values: Sequence[Any]) -> None:
         """Note the arguments of a launch, and what the host has written meanwhile."""
@@ -155,19 +155,19 @@ class KernelMemory:
 
     def at(self, pointers: Any, mask: Any, what: str) -> Any:
         """Addresses of what kernels see, for addresses of the host's memory."""
-        place = np.searchsorted(self._starts, pointers, side="right") - 1
-        known = (place >= 0) & (pointers < self._ends[place])
-        if not known.all():
-            self._beside(pointers, known | ~mask if mask is not None else known, what)
-        return np.where(known, pointers + self._steps[place], pointers)
+        index = np.searchsorted(self._starts, pointers, side="right") - 1
+        inside = (index >= 0) & (pointers < self._ends[index])
+        if not inside.all():
+            self._beside(pointers, inside | ~mask if mask is not None else inside, what)
+        return np.where(inside, pointers + self._steps[index], pointers)
 
-    def _beside(self, pointers: Any, fine: Any, what: str) -> None:
-        if self.outside or self._tables or bool(fine.all()):
+    def _beside(self, pointers: Any, in_bounds: Any, what: str) -> None:
+        if self.outside or self._tables or bool(in_bounds.all()):
             return
-        for each in pointers[~fine].ravel()[:MOST_NOTES].tolist():
-            place = int(np.searchsorted(self._starts, np.uint64(each), side="right")) - 1
-            after = each - int(self._ends[place]) if place >= 0 else _NEAR
-            before = int(self._starts[place + 1]) - each if place + 1 < self._count else _NEAR
+        for pointer in pointers[~in_bounds].ravel()[:MOST_NOTES].tolist():
+            index = int(np.searchsorted(self._starts, np.uint64(pointer), side="right")) - 1
+            after = pointer - int(self._ends[index]) if index >= 0 else _NEAR
+            before = int(self._starts[index + 1]) - pointer if index + 1 < self._count else _NEAR
             if min(after, before) < _NEAR:
                 if after > before:
                     where = f"{before} bytes before the start"
@@ -177,7 +177,7 @@ class KernelMemory:
                 return
 
     def _sort(self) -> None:
-        regions = sorted(self._regions.values(), key=lambda each: each.address)
+        regions = sorted(self._regions.values(), key=lambda region: region.address)
         self._count = len(regions)
         # One more than there are: a place that is none is looked up as well.
         starts = [region.address for region in regions]
@@ -193,16 +193,16 @@ class KernelMemory:
         """
         size = torch.empty(0, dtype=dtype).element_size()
         items = truth[: truth.size // size * size].reshape(-1, size)
-        drawn = items[self._random.integers(0, len(items), len(items))] if len(items) else items
-        plain = {torch.float64: np.float64, torch.float32: np.float32, torch.float16: np.float16}
+        draw = items[self._random.integers(0, len(items), len(items))] if len(items) else items
+        dtypes = {torch.float64: np.float64, torch.float32: np.float32, torch.float16: np.float16}
         factors = self._random.uniform(0.5, 1.75, len(items)).astype(np.float32)
         with np.errstate(all="ignore"):
-            if dtype in plain:
-                values = drawn.reshape(-1).view(plain[dtype])
-                drawn = (values * factors).astype(plain[dtype]).view(np.uint8)
+            if dtype in dtypes:
+                values = draw.reshape(-1).view(dtypes[dtype])
+                draw = (values * factors).astype(dtypes[dtype]).view(np.uint8)
             elif dtype is torch.bfloat16:
-                wide = (drawn.reshape(-1).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-                drawn = ((wide * factors).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+                wide = (draw.reshape(-1).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+                draw = ((wide * factors).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
         others = truth.copy()
-        others[: items.size] = drawn.reshape(-1)
+        others[: items.size] = draw.reshape(-1)
         return others
