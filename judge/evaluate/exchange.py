@@ -109,31 +109,31 @@ class Exchange:
         """
         if self._gone is not None:
             raise self._gone
-        name = str(getattr(command, "do", "a command"))
+        what = str(getattr(command, "do", "a command"))
         self._next += 1
         line = command.model_copy(update={"id": self._next}).model_dump_json().encode() + b"\n"
         deadline = time.monotonic() + timeout
         try:
-            self._refuse_unsolicited(name)
+            self._refuse_unsolicited(what)
             start = time.perf_counter()
             self._send(line, deadline, descriptors)
-            answer = self._receive(deadline, name)
+            answer = self._receive(deadline, what)
             self.last_seconds = time.perf_counter() - start
         except TimeoutError:
-            timed_out = WorkerTimedOutError(self.name, name, timeout)
+            timed_out = WorkerTimedOutError(self.name, what, timeout)
             raise self._end(timed_out, ExitReason.TIME) from None
         except OSError as error:
             reason = self._reason() or f"its channel broke ({error.strerror or error})"
-            raise self._end_dead(name, reason) from None
+            raise self._end_for(what, reason) from None
         try:
             reply = m.read_reply(answer, expected, self._next)
         except ValueError as error:
             reason = f"it sent an invalid reply ({m.one_line(str(error), 200)})"
-            raise self._end_dead(name, reason) from None
+            raise self._end_for(what, reason) from None
         if isinstance(reply, m.Failed):
             failure = reply.error
             kind, message = m.one_line(failure.type, 200), m.one_line(failure.message)
-            raise CommandFailedError(self.name, name, kind, message, compiling=failure.compiling)
+            raise CommandFailedError(self.name, what, kind, message, compiling=failure.compiling)
         return reply
 
     def _send(self, line: bytes, deadline: float, descriptors: Sequence[int]) -> None:
@@ -160,14 +160,14 @@ class Exchange:
             channel.settimeout(remaining)
             chunk = channel.recv(1 << 16)
             if not chunk:
-                raise self._end_dead(what, self._reason() or "it closed its channel")
+                raise self._end_for(what, self._reason() or "it closed its channel")
             received += chunk
             end = chunk.find(b"\n")
             if len(received) > m.MAX_REPLY_BYTES:
-                raise self._end_dead(what, f"its reply is longer than {m.MAX_REPLY_BYTES} bytes")
+                raise self._end_for(what, f"its reply is longer than {m.MAX_REPLY_BYTES} bytes")
             if end >= 0:
                 if end != len(chunk) - 1:
-                    raise self._end_dead(what, "it sent more than one reply")
+                    raise self._end_for(what, "it sent more than one reply")
                 return bytes(received[:-1])
 
     def _refuse_unsolicited(self, what: str) -> None:
@@ -177,8 +177,8 @@ class Exchange:
             channel.settimeout(0)
             with contextlib.suppress(OSError):
                 if channel.recv(1):
-                    raise self._end_dead(what, "it sent an unexpected message")
-            raise self._end_dead(what, self._reason() or "it closed its channel")
+                    raise self._end_for(what, "it sent an unexpected message")
+            raise self._end_for(what, self._reason() or "it closed its channel")
 
     def _reason(self) -> str | None:
         """Why the process ended; the channel can close a moment before the process is reaped."""
@@ -188,7 +188,7 @@ class Exchange:
             time.sleep(0.05)
         return None
 
-    def _end_dead(self, what: str, reason: str) -> WorkerError:
+    def _end_for(self, what: str, reason: str) -> WorkerError:
         """End the process, and return why."""
         return self._end(WorkerDiedError(self.name, what, reason), ExitReason.KILLED)
 

@@ -120,7 +120,7 @@ class Sandboxed(AbstractContextManager["Sandboxed"]):
         What it queued on a GPU goes on; nothing else is queued. False where that is not
         permitted, or a process does not stop (it is inside a device driver).
         """
-        until = time.monotonic() + PAUSE_SECONDS
+        deadline = time.monotonic() + PAUSE_SECONDS
         self._paused = []
         while new := [
             pid
@@ -136,7 +136,7 @@ class Sandboxed(AbstractContextManager["Sandboxed"]):
                 return False
             self._paused += new
             while not all(processes.stopped(pid) for pid in new):
-                if time.monotonic() > until:
+                if time.monotonic() > deadline:
                     self.resume()
                     return False
                 time.sleep(0.0002)
@@ -189,8 +189,8 @@ class Sandboxed(AbstractContextManager["Sandboxed"]):
             if self.exit is None:
                 self.exit = Exit(ExitReason.EXITED, code, number, detail)
                 if self._reason is not None:
-                    said = "; ".join(filter(None, (self._reason.detail, detail)))
-                    self.exit = replace(self._reason, code=code, signal=number, detail=said)
+                    details = "; ".join(filter(None, (self._reason.detail, detail)))
+                    self.exit = replace(self._reason, code=code, signal=number, detail=details)
         self._ended.set()
 
     def lose(self) -> None:

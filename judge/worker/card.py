@@ -43,7 +43,7 @@ def answer_for_a_card(note: Callable[[str], Any]) -> None:
         note(f"the interpreter reports a GPU with {MULTIPROCESSORS} multiprocessors")
         return SimpleNamespace(**_PROPERTIES)
 
-    changed: Any = torch.cuda
-    changed.device = _Device
-    changed.current_device = lambda: 0
-    changed.get_device_properties = properties
+    cuda: Any = torch.cuda
+    cuda.device = _Device
+    cuda.current_device = lambda: 0
+    cuda.get_device_properties = properties
