@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from judge.graph_spelling import references, replaced, spelled, with_values
+from judge.graph_spelling import normalize, references, substitute, with_values
 from judge.sandbox.launch import Zygote
 from judge.worker import messages as m
 from kb.errors import KbError
@@ -32,7 +32,7 @@ class Graph:
     """Whether numbers in it hold for the problem's own shapes alone."""
 
     @classmethod
-    def of(cls, exported: m.Graph) -> "Graph":
+    def from_export(cls, exported: m.Graph) -> "Graph":
         """The graph that a worker exported.
 
         Raises
@@ -42,9 +42,9 @@ class Graph:
         """
         if exported.reason:
             raise GraphError(f"the model has no graph: {exported.reason}")
-        normalized, returned = spelled(exported.nodes, exported.outputs)
+        normalized, returned = normalize(exported.nodes, exported.outputs)
         nodes, same = _without_broadcasts(normalized)
-        outputs = [reference(value) for value in replaced(returned, same)]
+        outputs = [reference(value) for value in substitute(returned, same)]
         if not outputs or any(output is None or output not in nodes for output in outputs):
             raise GraphError("the model returns something that is not a tensor")
         names = tuple(output for output in outputs if output is not None)
@@ -149,7 +149,7 @@ def export_graph(
     GraphError
         The file raises, or its model cannot be exported.
     """
-    return Graph.of(exported(source, name, dtype, zygote))
+    return Graph.from_export(exported(source, name, dtype, zygote))
 
 
 def exported(source: str, name: str, dtype: str | None, zygote: Zygote | None) -> m.Graph:

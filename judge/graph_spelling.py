@@ -22,7 +22,7 @@ _OTHER_OVERLOADS: Final = {
     "aten.special_log_softmax.default": "aten.log_softmax.int",
 }
 # A product with a matrix: all but the last dimension of the left are kept.
-_PRODUCT: Final = re.compile(r"(\w+)(\w),\2(\w)->\1\3")
+_MATMUL_EINSUM: Final = re.compile(r"(\w+)(\w),\2(\w)->\1\3")
 # What returns its operand, or a copy of it.
 _COPIES: Final = frozenset({
     "aten.alias.default", "aten.clone.default", "aten.detach.default", "aten.lift_fresh.default",
@@ -42,7 +42,7 @@ _AVERAGES: Final = frozenset(f"aten.avg_pool{rank}d.default" for rank in (1, 2, 
 _POOLING: Final = ([0], False, True, None)
 _CONVOLUTIONS: Final = frozenset(f"aten.conv{rank}d.default" for rank in (1, 2, 3))
 _CLAMP: Final = "aten.clamp.default"
-_TRAINING: Final = "aten._native_batch_norm_legit_functional.default"
+_TRAINING_BATCH_NORM: Final = "aten._native_batch_norm_legit_functional.default"
 # Of two operands, of an operand and a number.
 _EXTREMES: Final = {
     "aten.min.other": ("aten.minimum.default", "aten.clamp_max.default"),
@@ -52,7 +52,7 @@ _EXTREMES: Final = {
 }
 
 
-def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNode], Any]:
+def normalize(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNode], Any]:
     """The nodes and what the model returns, with copies left out of computed values (dropout that
     is off is one) and of those that only arithmetic reads, constants of one element written as
     numbers, and:
@@ -67,10 +67,10 @@ def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNod
     numbers: dict[str, Any] = {}
     normalized: list[m.GraphNode] = []
     computed: set[str] = set()
-    read_only_copies = _only_read(nodes, outputs)
+    read_only_copies = _read_only_copies(nodes, outputs)
     for original in nodes:
-        node = with_values(_by_usual_name(original), numbers)
-        is_copy = node.op == "aten.clone.default" and _node(node.args, 0) in computed
+        node = with_values(_canonical_op(original), numbers)
+        is_copy = node.op == "aten.clone.default" and _node_name(node.args, 0) in computed
         if not node.kwargs and (is_copy or node.name in read_only_copies):
             numbers[node.name] = node.args[0]
             continue
@@ -80,12 +80,12 @@ def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNod
         if is_constant and node.args and _is_number(node.args[0]):
             numbers[node.name] = node.args[0]
         else:
-            normalized.append(_spelled(node))
-    outputs = replaced(outputs, numbers)
-    return _pooled_first(_without_diagonals(normalized), outputs), outputs
+            normalized.append(_normalize_node(node))
+    outputs = substitute(outputs, numbers)
+    return _pool_before_pointwise(_scale_by_diagonals(normalized), outputs), outputs
 
 
-def _by_usual_name(node: m.GraphNode) -> m.GraphNode:
+def _canonical_op(node: m.GraphNode) -> m.GraphNode:
     package, _, rest = node.op.partition(".")
     name, _, overload = rest.partition(".")
     op = _OTHER_OVERLOADS.get(node.op)
@@ -94,7 +94,7 @@ def _by_usual_name(node: m.GraphNode) -> m.GraphNode:
     return node if op is None else node.model_copy(update={"op": op})
 
 
-def _only_read(nodes: Sequence[m.GraphNode], outputs: Any) -> set[str]:
+def _read_only_copies(nodes: Sequence[m.GraphNode], outputs: Any) -> set[str]:
     """Copies of which nothing that may share their memory is returned."""
     users: dict[str, list[m.GraphNode]] = {}
     for node in nodes:
@@ -109,7 +109,7 @@ def _only_read(nodes: Sequence[m.GraphNode], outputs: Any) -> set[str]:
     return read_only
 
 
-def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
+def _scale_by_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
     """Products with a diagonal matrix as scalings of rows or columns."""
     diagonals = (n for n in nodes if n.op == "aten.diag.default" and len(n.args) == 1)
     vectors = {
@@ -119,9 +119,9 @@ def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
     rewritten: list[m.GraphNode] = []
     for node in nodes:
         args: list[Any] = node.args
-        left = vectors.get(_node(args, 0)) if node.op in _MATRIX_PRODUCTS else None
-        right = vectors.get(_node(args, 1)) if node.op in _MATRIX_PRODUCTS else None
-        if left is not None and ranks.get(_node(args, 1)) == 2:
+        left = vectors.get(_node_name(args, 0)) if node.op in _MATRIX_PRODUCTS else None
+        right = vectors.get(_node_name(args, 1)) if node.op in _MATRIX_PRODUCTS else None
+        if left is not None and ranks.get(_node_name(args, 1)) == 2:
             size = left.tensors[0].shape[0]
             column = m.GraphNode(
                 name=f"{left.name}_rows_of_{node.name}"[:64],
@@ -129,15 +129,15 @@ def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
                 args=[left.args[0], 1],
                 tensors=[left.tensors[0].model_copy(update={"shape": [size, 1]})],
             )
-            rewritten += [column, _times(node, [{"node": column.name}, args[1]])]
-        elif right is not None and ranks.get(_node(args, 0)) == 2:
-            rewritten.append(_times(node, [args[0], right.args[0]]))
+            rewritten += [column, _as_multiply(node, [{"node": column.name}, args[1]])]
+        elif right is not None and ranks.get(_node_name(args, 0)) == 2:
+            rewritten.append(_as_multiply(node, [args[0], right.args[0]]))
         else:
             rewritten.append(node)
     return rewritten
 
 
-def _pooled_first(nodes: Sequence[m.GraphNode], outputs: Any) -> list[m.GraphNode]:
+def _pool_before_pointwise(nodes: Sequence[m.GraphNode], outputs: Any) -> list[m.GraphNode]:
     """The average of what is linear in each element is that of the averages, of which there are
     fewer: a convolution with a window of one element goes behind the pooling after it."""
     users = Counter(references([[*node.args, *node.kwargs.values()] for node in nodes]))
@@ -145,12 +145,12 @@ def _pooled_first(nodes: Sequence[m.GraphNode], outputs: Any) -> list[m.GraphNod
     shapes = {node.name: node.tensors[0].shape for node in nodes if node.tensors}
     rewritten: dict[str, m.GraphNode] = {}
     for node in nodes:
-        source = rewritten.get(_node(node.args, 0))
-        sole_user = source is not None and users[source.name] == 1
-        if source is None or not (sole_user and _averages(node) and _maps_elements(source, shapes)):
+        source = rewritten.get(_node_name(node.args, 0))
+        sole = source is not None and users[source.name] == 1
+        if source is None or not (sole and _is_avg_pool(node) and _is_pointwise(source, shapes)):
             rewritten[node.name] = node
             continue
-        shape = [*shapes[_node(source.args, 0)][:2], *node.tensors[0].shape[2:]]
+        shape = [*shapes[_node_name(source.args, 0)][:2], *node.tensors[0].shape[2:]]
         pooled = m.GraphNode(
             name=f"{node.name}_before_{source.name}"[:64],
             op=node.op,
@@ -165,27 +165,27 @@ def _pooled_first(nodes: Sequence[m.GraphNode], outputs: Any) -> list[m.GraphNod
     return list(rewritten.values())
 
 
-def _averages(node: m.GraphNode) -> bool:
+def _is_avg_pool(node: m.GraphNode) -> bool:
     """Whether it is average pooling in which no window reaches past the edge."""
     if node.op not in _AVERAGES or node.kwargs:
         return False
     args: list[Any] = [*node.args[3:], *_POOLING[max(0, len(node.args) - 3) :]]
     padding, ceil, _, divisor = args
-    unpadded = not any(_listed(padding)) and not ceil and divisor is None
-    return unpadded and math.prod(_listed(node.args[1])) > 1
+    unpadded = not any(_as_list(padding)) and not ceil and divisor is None
+    return unpadded and math.prod(_as_list(node.args[1])) > 1
 
 
-def _maps_elements(node: m.GraphNode, shapes: Mapping[str, Sequence[int]]) -> bool:
+def _is_pointwise(node: m.GraphNode, shapes: Mapping[str, Sequence[int]]) -> bool:
     """Whether it is a convolution with a window of one element, at each element."""
     if node.op not in _CONVOLUTIONS or node.kwargs:
         return False
     args: list[Any] = [*node.args[3:5], *([1], [0])[max(0, len(node.args) - 3) :]]
-    stride, padding = ({*_listed(arg)} for arg in args)
-    window = shapes.get(_node(node.args, 1), ())[2:]
+    stride, padding = ({*_as_list(arg)} for arg in args)
+    window = shapes.get(_node_name(node.args, 1), ())[2:]
     return stride == {1} and padding == {0} and {*window} == {1}
 
 
-def _listed(value: Any) -> list[int]:
+def _as_list(value: Any) -> list[int]:
     return value if isinstance(value, list) else [value]
 
 
@@ -198,19 +198,19 @@ def references(argument: Any) -> Iterator[str]:
         yield argument["node"]
 
 
-def _times(node: m.GraphNode, args: list[Any]) -> m.GraphNode:
+def _as_multiply(node: m.GraphNode, args: list[Any]) -> m.GraphNode:
     return node.model_copy(update={"op": "aten.mul.Tensor", "args": args})
 
 
-def _node(args: Sequence[Any], index: int) -> str:
+def _node_name(args: Sequence[Any], index: int) -> str:
     value = args[index] if index < len(args) else None
     return str(value.get("node", "")) if isinstance(value, dict) else ""
 
 
-def _spelled(node: m.GraphNode) -> m.GraphNode:
+def _normalize_node(node: m.GraphNode) -> m.GraphNode:
     args: list[Any] = node.args
     if node.op == "aten.einsum.default" and len(args) > 1 and isinstance(args[1], list):
-        product = _PRODUCT.fullmatch(str(args[0]).replace(" ", ""))
+        product = _MATMUL_EINSUM.fullmatch(str(args[0]).replace(" ", ""))
         if product and len({*product[1], product[2], product[3]}) == len(product[1]) + 2:
             return node.model_copy(update={"op": "aten.matmul.default", "args": args[1]})
     elif node.op in _ADAPTIVE:
@@ -226,7 +226,7 @@ def _spelled(node: m.GraphNode) -> m.GraphNode:
         )
     elif node.op in _EXTREMES and len(args) > 1:
         return node.model_copy(update={"op": _EXTREMES[node.op][_is_number(args[1])]})
-    elif node.op == _TRAINING and args[5] is True:
+    elif node.op == _TRAINING_BATCH_NORM and args[5] is True:
         arguments = [*args[:3], True, *args[6:]]
         return node.model_copy(
             update={"op": "aten._native_batch_norm_legit.no_stats", "args": arguments}
@@ -236,14 +236,14 @@ def _spelled(node: m.GraphNode) -> m.GraphNode:
 
 def with_values(node: m.GraphNode, values: Mapping[str, Any]) -> m.GraphNode:
     """The node with other arguments for some of the values that it is computed from, by name."""
-    kwargs = {key: replaced(value, values) for key, value in node.kwargs.items()}
-    return node.model_copy(update={"args": replaced(node.args, values), "kwargs": kwargs})
+    kwargs = {key: substitute(value, values) for key, value in node.kwargs.items()}
+    return node.model_copy(update={"args": substitute(node.args, values), "kwargs": kwargs})
 
 
-def replaced(argument: Any, values: Mapping[str, Any]) -> Any:
+def substitute(argument: Any, values: Mapping[str, Any]) -> Any:
     """An argument with what `values` has, by name, in place of references to nodes."""
     if isinstance(argument, list):
-        return [replaced(element, values) for element in argument]
+        return [substitute(element, values) for element in argument]
     if isinstance(argument, dict) and isinstance(argument.get("node"), str):
         return values.get(argument["node"], argument)
     return argument

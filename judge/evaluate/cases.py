@@ -71,7 +71,7 @@ class PlannedShape:
         return f" ({changes})" if changes else ""
 
 
-def uncalled(
+def uncalled_case(
     shape: PlannedShape, kind: ValueKind, *, why_not: str | None = None, problem: str | None = None
 ) -> Case:
     """A case without a call of the kernel, or before it."""

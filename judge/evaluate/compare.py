@@ -82,16 +82,16 @@ def expect(values: Any, dtype: Any, sensitivity: float = 0.0) -> Expected:
     if not (dtype.is_floating_point or dtype.is_complex):
         return Expected(values, dtype, 0.0, 0.0, representable=True)
     largest = float(torch.finfo(real_dtype(dtype)).max)
-    totals = _in_one_pass(values, dtype, lambda kernels: kernels.size(values, dtype, largest))
-    squares, count, rounded = totals or _size(values, dtype, largest)
+    sums = _in_one_pass(values, dtype, lambda kernels: kernels.sum_squares(values, dtype, largest))
+    squares, count, rounded = sums or _sum_squares(values, dtype, largest)
     norm = max(math.sqrt(squares), sensitivity)
     rms = norm / math.sqrt(count) if count else 0.0
     wider = values.dtype.itemsize > dtype.itemsize
     return Expected(values, dtype, norm, rms, representable=wider and not rounded)
 
 
-def _size(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
-    """See `compare_kernels.size`."""
+def _sum_squares(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
+    """See `compare_kernels.sum_squares`."""
     squares = torch.zeros((), dtype=torch.float64, device=values.device)
     count = torch.zeros((), dtype=torch.int64, device=values.device)
     rounded = torch.zeros((), dtype=torch.int64, device=values.device)
@@ -135,9 +135,9 @@ def compare(got: Any, expected: Expected, limits: Bounds | None, output: int = 0
         The output's number, for the counterexamples.
     """
     if tuple(got.shape) != tuple(expected.values.shape):
-        return _unlike(f"shape {list(got.shape)} instead of {list(expected.values.shape)}")
+        return _mismatch(f"shape {list(got.shape)} instead of {list(expected.values.shape)}")
     if got.dtype != expected.dtype:
-        return _unlike(f"dtype {dtype_name(got.dtype)} instead of {dtype_name(expected.dtype)}")
+        return _mismatch(f"dtype {dtype_name(got.dtype)} instead of {dtype_name(expected.dtype)}")
     if expected.exact:
         return _compare_exact(got, expected, output)
     comparison = _Comparison(expected, limits, output)
@@ -153,7 +153,7 @@ def compare(got: Any, expected: Expected, limits: Bounds | None, output: int = 0
     return comparison.result(comparison.sums)
 
 
-def apart(first: Sequence[Any], second: Sequence[Any]) -> float:
+def distance(first: Sequence[Any], second: Sequence[Any]) -> float:
     """The largest ‖one − other‖₂ / ‖one‖₂ of two calls' outputs, over the finite elements."""
     largest = 0.0
     for left, right in zip(first, second, strict=True):
@@ -290,7 +290,7 @@ def _compare_exact(got: Any, expected: Expected, output: int) -> Difference:
     return Difference(problem, largest, math.inf, math.inf, unequal, tuple(examples))
 
 
-def _unlike(problem: str) -> Difference:
+def _mismatch(problem: str) -> Difference:
     return Difference(problem, math.inf, math.inf, math.inf, 1)
 
 

@@ -73,7 +73,7 @@ def _difference_kernel(  # type: ignore[no-untyped-def] # noqa: ANN202, PLR0917
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-def _size_kernel(  # type: ignore[no-untyped-def] # noqa: ANN202, PLR0917
+def _sum_squares_kernel(  # type: ignore[no-untyped-def] # noqa: ANN202, PLR0917
     values, like, bounds, partials, size,  # noqa: ANN001
     BLOCK: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
@@ -131,14 +131,14 @@ def difference(
     return squares, furthest, worst, unequal, unlike, bad
 
 
-def size(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
+def sum_squares(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
     """Σ of the squares of what is finite, how many are, and how many `dtype` would round.
 
     Parameters as in `difference`; numbers beyond `largest` count as that.
     """
     bounds = torch.tensor([largest], dtype=torch.float64, device=values.device)
     like = torch.empty(1, dtype=dtype, device=values.device)
-    squares, count, rounded = _run(_size_kernel, (values, like, bounds), 3).sum(0).tolist()
+    squares, count, rounded = _run(_sum_squares_kernel, (values, like, bounds), 3).sum(0).tolist()
     return squares, int(count), int(rounded)
 
 

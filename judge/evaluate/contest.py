@@ -121,7 +121,7 @@ class Contest:
         except WorkerError as error:
             problem, fault = str(error), error.fault
         bad = [outcome for outcome in outcomes if outcome.case.counted and not outcome.case.passed]
-        own_model = candidate and self.evidence.own
+        own_model = candidate and self.evidence.is_own_model
         # The problem's own model is timed whatever its values.
         if bad and not own_model:
             problem, fault = bad[0].case.problem, bad[0].case.fault
@@ -136,7 +136,7 @@ class Contest:
             )  # fmt: skip
         contestant.worker.stop()
         if candidate and uncounted:
-            self.evidence.unseen.append(f"in a fresh process at the given shape {uncounted}")
+            self.evidence.untested.append(f"in a fresh process at the given shape {uncounted}")
         elif candidate:
             self.evidence.wrong.append(f"in a fresh process at the given shape: {problem}")
             self.evidence.faults += [fault] if fault is not None else []
@@ -235,7 +235,7 @@ def _launch_check(stage: Stage, kind: m.ValueKind) -> CheckLaunch:
 
     def check(seed: int, outputs: Sequence[Any]) -> str | None:
         prepared = case(seed)
-        if prepared.raised:
+        if prepared.error_type:
             raise ProblemFaultError(
                 f"the reference failed while timed launches were checked: {prepared.why_not}"
             )

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from judge.evaluate.buffers import Lent, arguments, copy, disturb, names, pristine, unchanged, write
-from judge.evaluate.cases import PlannedCase, uncalled
+from judge.evaluate.cases import PlannedCase, uncalled_case
 from judge.evaluate.enlarge import LoopCounts
-from judge.evaluate.outputs import constant, sample, unlike
+from judge.evaluate.outputs import describe_constant, describe_mismatch, sample
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.rules import Checked
 from judge.evaluate.session import (
@@ -33,14 +33,14 @@ _NAMED = 5
 class Observations:
     """What the candidate's process did, by its own report."""
 
-    seen: list[m.Observed] = field(default_factory=list)
+    reports: list[m.Observed] = field(default_factory=list)
     watched: bool = False
     """A call that was observed has returned."""
 
     def names(self, field_name: str) -> dict[str, int]:
         """Counts by name over all calls, of `triton_launches`, `aten` or `kernels`."""
         counts: dict[str, int] = {}
-        for observed in self.seen:
+        for observed in self.reports:
             for name, count in getattr(observed, field_name).items():
                 counts[name] = counts.get(name, 0) + count
         return counts
@@ -48,7 +48,7 @@ class Observations:
     def all(self, field_name: str) -> list[str]:
         """Everything listed under `patched`, `libraries` or `notes`, once."""
         return list(
-            dict.fromkeys(x for observed in self.seen for x in getattr(observed, field_name))
+            dict.fromkeys(x for observed in self.reports for x in getattr(observed, field_name))
         )
 
 
@@ -118,13 +118,13 @@ class Contestant:
             precision=self.settings.precision,
             seed=self.settings.model_seed,
         )
-        self.observations.seen.append(self.worker.load_kernel(command).observed)
+        self.observations.reports.append(self.worker.load_kernel(command).observed)
 
     def run(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> Outcome:
         """Run one prepared case."""
         start = time.perf_counter()
         self.counts = replace(self.counts, too_long=False)
-        outcome = Outcome(uncalled(stage.shape, planned.kind, why_not=prepared.why_not))
+        outcome = Outcome(uncalled_case(stage.shape, planned.kind, why_not=prepared.why_not))
         eager = prepared.eager.largest("norm_ratio") if prepared.eager else None
         outcome.note(seed_index=planned.seed_index, eager_norm_ratio=eager)
         if prepared.why_not is None:
@@ -142,7 +142,7 @@ class Contestant:
         computed: list[str] = []
         try:
             computed = self._judge(stage, prepared, planned, outcome, hide=hide)
-            done = not hide or outcome.case.passed or bool(outcome.beside)
+            done = not hide or outcome.case.passed or bool(outcome.out_of_bounds)
         except WorkerError as error:
             done = not (hide and isinstance(error, CommandFailedError)) or bool(
                 self._too_long(error)
@@ -159,7 +159,7 @@ class Contestant:
             self._failed(error, stage, plain)
         if plain.case.passed:
             self.hide = False  # it is known now
-            plain.host = ", ".join(computed[:_NAMED])
+            plain.host_ops = ", ".join(computed[:_NAMED])
         return plain
 
     def _judge(
@@ -174,7 +174,7 @@ class Contestant:
         """Call and compare; the operators that the host ran on hidden values."""
         lent = self.worker.lend("inputs", [input_.tensor for input_ in prepared.inputs])
         called = self._call(prepared, lent, planned, hide=hide)
-        problem = unlike(called.outputs, prepared.outputs, self.settings.device)
+        problem = describe_mismatch(called.outputs, prepared.outputs, self.settings.device)
         self.overlaps = any(output.overlaps for output in called.outputs)
         if problem is None and self.overlaps and not prepared.overlaps:
             problem = "elements of its output share memory (expanded?), but the reference's do not"
@@ -200,7 +200,7 @@ class Contestant:
             outcome.cheats.append(f"it modifies its arguments: {written}")
         if called.outside and not outcome.case.problem:
             outcome.note(passed=False, problem=called.outside)
-            outcome.beside = True
+            outcome.out_of_bounds = True
         self._previous = [sample(tensor) for tensor in got]
         return called.computed
 
@@ -226,7 +226,7 @@ class Contestant:
                 "the outputs are right only if they are read before the inputs change: they are "
                 "computed late, or are views of the inputs"
             )
-        elif same := constant(got, prepared.reference.expected):
+        elif same := describe_constant(got, prepared.reference.expected):
             outcome.note(problem=f"{outcome.case.problem} ({same})")
 
     def _call(
@@ -245,7 +245,7 @@ class Contestant:
         fewest = min(counts.fewest, called.accesses) if counts.calls else called.accesses
         self.counts = replace(counts, last=called, fewest=fewest, calls=counts.calls + 1)
         if planned.observe:
-            self.observations.seen.append(called.observed)
+            self.observations.reports.append(called.observed)
             self.observations.watched = True
         return called
 
@@ -276,7 +276,7 @@ class Contestant:
         """Whether the same call is right when its outputs are fetched before anything changes."""
         assert prepared.reference is not None
         called = self._call(prepared, lent, planned)
-        if unlike(called.outputs, prepared.outputs, self.settings.device):
+        if describe_mismatch(called.outputs, prepared.outputs, self.settings.device):
             return False
         got = self._fetch(called)
         return prepared.reference.check(got, prepared.limits).problem is None

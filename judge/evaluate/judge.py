@@ -98,10 +98,10 @@ def _evaluate_once(
     language = "unknown"
     try:
         kernel = KernelFile.parse(text.text, kernel_path.name)
-        trial.evidence.own = text.text == as_kernel(problem.text, EAGER)
+        trial.evidence.is_own_model = text.text == as_kernel(problem.text, EAGER)
         trial.evidence.scan = scan(text.text, kernel_path.name)
         if options.interpret and "tl.bfloat16" in text.text:
-            trial.evidence.untold = CONVERTED_TO_BFLOAT16
+            trial.evidence.value_caveat = CONVERTED_TO_BFLOAT16
     except KbError as error:
         trial.evidence.wrong.append(f"the kernel file cannot be used: {error}")
         trial.evidence.faults.append(Fault(compiling=True, error=type(error).__name__))

@@ -12,7 +12,7 @@ from judge.worker import messages as m
 _REMEMBERED = 1 << 16
 
 
-def unlike(
+def describe_mismatch(
     got: Sequence[m.OutputSpec], expected: Sequence[m.TensorSpec], device: str
 ) -> str | None:
     """How the outputs' number, shapes, dtypes or device differ from eager's."""
@@ -36,7 +36,7 @@ def sample(tensor: Any) -> Any:
     return flat[::step].contiguous().view(torch.uint8)
 
 
-def constant(got: Sequence[Any], expected: Sequence[Expected | None]) -> str | None:
+def describe_constant(got: Sequence[Any], expected: Sequence[Expected | None]) -> str | None:
     """Whether all outputs are constant where the oracle's are not."""
     for tensor, reference in zip(got, expected, strict=True):
         if reference is None or tensor.numel() < 2:
@@ -53,7 +53,7 @@ def _spread(tensor: Any) -> Any:
     return flat[:: max(1, flat.numel() // _REMEMBERED)].double()
 
 
-def undefined(
+def why_undefined(
     kind: m.ValueKind, outputs: Sequence[m.TensorSpec], oracle: Sequence[Any], values: Any
 ) -> str | None:
     """Why there is nothing to compare eager's outputs with."""

@@ -7,7 +7,7 @@ import torch
 
 from judge.evaluate.interleave import Contender, Interleaver, Plan
 from judge.evaluate.session import WorkerError
-from judge.evaluate.sets import InputSets, caches_matter, l2_bytes, sets_fitting, sets_wanted
+from judge.evaluate.sets import InputSets, caches_matter, l2_bytes, sets_fitting, sets_needed
 from judge.progress import Progress, Say
 
 # Below this a launch is too short for events, which resolve half a microsecond and add one or two.
@@ -41,12 +41,12 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
     medians = interleaver.warm_up(plan)
     least_sets = 2
     if cuda:
-        plan, medians = _held(interleaver, plan, medians)
+        plan, medians = _lengthen_hold(interleaver, plan, medians)
         # Sets that fill the memory are not read in 20 µs, whatever is claimed.
-        graph_fits = _fitting(interleaver) >= GRAPH_LAUNCHES
+        graph_fits = _most_sets(interleaver) >= GRAPH_LAUNCHES
         if medians and min(medians.values()) < GRAPH_BELOW_MS and graph_fits:
             reasons = [
-                reason for contender in interleaver.running if (reason := _reason(contender, sets))
+                reason for contender in interleaver.running if (reason := _why_not(contender, sets))
             ]
             notes += reasons
             if not reasons:
@@ -55,7 +55,7 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
     l2 = l2_bytes(sets.device)
     set_bytes = sets.nbytes + interleaver.output_bytes
     cold_matters = not cuda or caches_matter(set_bytes, min(medians.values(), default=0.0))
-    grow(interleaver, sets_wanted(set_bytes, l2, least_sets, cold=cold_matters))
+    grow(interleaver, sets_needed(set_bytes, l2, least_sets, cold=cold_matters))
     count = len(sets.seeds)
     cold = count * set_bytes >= 2 * l2
     if not cold and cold_matters:
@@ -65,7 +65,7 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
         )
     # The first pass over the sets is cold by eviction, further ones only by rotation.
     replays = GRAPH_REPLAYS if plan.method == "graph" and cold else 1
-    plan = _warmed(interleaver, Plan(plan.method, count, plan.hold_cycles, replays), notes)
+    plan = _warm_up_final(interleaver, Plan(plan.method, count, plan.hold_cycles, replays), notes)
     if not sets.depend_on_seed():
         notes.append(
             "the problem makes the same inputs for every seed, so a result kept from an earlier "
@@ -77,12 +77,12 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
 def grow(interleaver: Interleaver, count: int) -> None:
     """Add sets up to `wanted`, as far as memory allows; at least one."""
     sets = interleaver.sets
-    granted = max(1, min(count, _fitting(interleaver)))
+    granted = max(1, min(count, _most_sets(interleaver)))
     if granted > len(sets.seeds):
         sets.grow(granted, [contender.worker for contender in interleaver.running])
 
 
-def _fitting(interleaver: Interleaver) -> int:
+def _most_sets(interleaver: Interleaver) -> int:
     """How many sets there can be, those that are there among them."""
     sets = interleaver.sets
     if sets.device.type == "cuda":
@@ -94,7 +94,7 @@ def _fitting(interleaver: Interleaver) -> int:
     return len(sets.seeds) + sets_fitting(per_set, free)
 
 
-def _held(
+def _lengthen_hold(
     interleaver: Interleaver, plan: Plan, medians: dict[str, float]
 ) -> tuple[Plan, dict[str, float]]:
     """Lengthen the hold while that makes any contender faster: its host was late before."""
@@ -118,7 +118,7 @@ def _held(
     return plan, medians
 
 
-def _reason(contender: Contender, sets: InputSets) -> str | None:
+def _why_not(contender: Contender, sets: InputSets) -> str | None:
     """Why a contender keeps the problem from being timed by graphs."""
     try:
         reply = contender.worker.probe(sets.arguments[0])
@@ -130,7 +130,7 @@ def _reason(contender: Contender, sets: InputSets) -> str | None:
     return f"{contender.name} cannot be captured in a CUDA graph ({why}): events are used"
 
 
-def _warmed(interleaver: Interleaver, plan: Plan, notes: list[str]) -> Plan:
+def _warm_up_final(interleaver: Interleaver, plan: Plan, notes: list[str]) -> Plan:
     """Warm up under the final plan; fall back to events where the whole graph is not captured."""
     before: list[Any] = interleaver.running
     interleaver.warm_up(plan)

@@ -184,7 +184,7 @@ def _templates(prepared: Prepared) -> list[Any]:
     ]
 
 
-def with_more(shape: PlannedShape, power: Power | None) -> Iterator[PlannedCase]:
+def with_extra_cases(shape: PlannedShape, power: Power | None) -> Iterator[PlannedCase]:
     """The shape's cases, then others while `power` lacks the refusal of a mistake."""
     yield from shape.cases
     for kind in MORE_TELLING:

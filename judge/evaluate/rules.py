@@ -129,7 +129,7 @@ class Reference:
             for tensor in self.expected
         ]
 
-    def off(self, eager: Checked) -> str | None:
+    def describe_eager_error(self, eager: Checked) -> str | None:
         """How far eager is off beyond what its format does; None where it is not."""
         for tensor, difference in zip(self.expected, eager.differences, strict=True):
             if tensor is None or tensor.exact or difference is None or self.declaration.tolerance:

@@ -55,7 +55,7 @@ def caches_matter(set_bytes: int, fastest_ms: float) -> bool:
     return set_bytes / _BYTES_PER_MS > _READING_SHARE * fastest_ms
 
 
-def sets_wanted(set_bytes: int, l2_bytes: int, at_least: int = 2, *, cold: bool = True) -> int:
+def sets_needed(set_bytes: int, l2_bytes: int, at_least: int = 2, *, cold: bool = True) -> int:
     """How many sets keep the cache cold, between `at_least` and `MAX_SETS`; a few if not `cold`.
 
     Parameters

@@ -161,7 +161,7 @@ def measure(contenders: Sequence[Contender], conditions: Conditions) -> Measurem
             plan, notes = planning.choose(interleaver, say)
             say(Progress(f"timing by {plan.method}, {plan.sets} launches a batch"))
             checked = any(contender.checked for contender in contenders)
-            _rounds(interleaver, plan, conditions.limits, checked)
+            _run_rounds(interleaver, plan, conditions.limits, checked)
             if plan.method == "events":  # a graph runs as a whole, in its turn
                 say(Progress("checking for work outside stream order"))
                 interleaver.look_for_turns()
@@ -177,7 +177,7 @@ def measure(contenders: Sequence[Contender], conditions: Conditions) -> Measurem
     return Measurement(plan, tracks, tuple(notes))
 
 
-def _rounds(interleaver: Interleaver, plan: Plan, limits: Effort, checked: bool) -> None:
+def _run_rounds(interleaver: Interleaver, plan: Plan, limits: Effort, checked: bool) -> None:
     if plan.method == "graph":
         goal = limits.replays
     else:
@@ -219,7 +219,7 @@ def report(
     findings = _Findings(notes=list(measurement.notes))
     if clocks is not None and clocks.note:
         findings.notes.append(clocks.note)
-    _evidence(measurement, findings)
+    _collect_evidence(measurement, findings)
     _even_out(measurement, findings)
     floor = floors.floor(work, ceilings, precision) if work and ceilings else None
     copy_ms = floors.copy_floor_ms(work, ceilings) if work and ceilings else None
@@ -291,18 +291,18 @@ def _ratios(measurement: Measurement) -> tuple[Ratio, ...]:
     )
 
 
-def _evidence(measurement: Measurement, findings: _Findings) -> None:
+def _collect_evidence(measurement: Measurement, findings: _Findings) -> None:
     """Failed checks of clock and outputs: the candidate's as evidence, others' as notes."""
     candidate = next(iter(measurement.tracks))
     for name, track in measurement.tracks.items():
         cheats = list(dict.fromkeys(track.cheats))
-        wrong = _counted(track.wrong, track.checks)
+        wrong = _group_texts(track.wrong, track.checks)
         systematic = len(track.wrong) >= max(_SYSTEMATIC, math.ceil(track.checks / 2))
         if systematic and measurement.plan.method != "graph":
             # Calls were right and these launches are the same, but for being timed.
             cheats += [f"right when called, not when timed: {text}" for text in wrong]
             wrong = []
-        wrong += _counted(track.overwritten, track.checks)
+        wrong += _group_texts(track.overwritten, track.checks)
         for check in _wall_checks(name, measurement):
             findings.walls.append(check)
             if not check.passed:
@@ -319,7 +319,7 @@ def _evidence(measurement: Measurement, findings: _Findings) -> None:
                 findings.notes.append(f"{name} failed while it was timed: {track.failed}")
 
 
-def _counted(texts: Sequence[str], checks: int) -> list[str]:
+def _group_texts(texts: Sequence[str], checks: int) -> list[str]:
     """What was wrong, with how often; texts that differ in figures only are one."""
     alike: dict[str, list[str]] = {}
     for text in texts:

@@ -13,7 +13,7 @@ from judge.evaluate.enlarge import CALL_SECONDS, MOST_ACCESSES, Enlargement, Loo
 from judge.evaluate.faults import ProblemFaultError
 from judge.evaluate.floor import StructuralZeros
 from judge.evaluate.options import Options
-from judge.evaluate.power import Power, unproven, with_more
+from judge.evaluate.power import Power, unproven, with_extra_cases
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import RIGHT, Ceilings, TimingReport
 from judge.evaluate.session import Session, Worker, WorkerError
@@ -169,9 +169,9 @@ class Trial:
                 break
             if self._decided():
                 return
-        if untested := larger.unseen():
+        if untested := larger.describe_untested():
             decides = larger.why_not_all and not self.evidence.given_shape
-            (self.evidence.unseen if decides else self.notes).append(untested)
+            (self.evidence.untested if decides else self.notes).append(untested)
 
     def _buildable_shapes(self, shapes: Sequence[PlannedShape]) -> list[PlannedShape]:
         """The shapes at which the problem can be built, found before any kernel runs.
@@ -186,7 +186,7 @@ class Trial:
                     self._worker.use_variant(shape.source, seed=self.settings.model_seed)
                     self._worker.describe_inputs(0)
             except WorkerError as error:
-                case = cases.uncalled(
+                case = cases.uncalled_case(
                     shape, ValueKind.GIVEN, why_not=f"the problem cannot have this shape: {error}"
                 )
                 self.evidence.outcomes.append(Outcome(case))
@@ -240,7 +240,7 @@ class Trial:
         has_floats = None
         runs: list[bool] = []
         # One case of a spare shape may miss what the shape is there for.
-        for planned in with_more(shape, power if decides or shape.spare else None):
+        for planned in with_extra_cases(shape, power if decides or shape.spare else None):
             if has_floats is False and planned.kind not in OF_INTEGERS:
                 continue
             try:
@@ -251,13 +251,13 @@ class Trial:
                 self._require_repeat(stage, planned, type(error).__name__)
                 why_not = f"the reference fails: {error}"
                 self.evidence.outcomes.append(
-                    Outcome(cases.uncalled(shape, planned.kind, why_not=why_not))
+                    Outcome(cases.uncalled_case(shape, planned.kind, why_not=why_not))
                 )
                 self._broken = True
                 return
-            if prepared.raised:
-                self._require_repeat(stage, planned, prepared.raised)
-            runs.append(not prepared.raised)
+            if prepared.error_type:
+                self._require_repeat(stage, planned, prepared.error_type)
+            runs.append(not prepared.error_type)
             self._broken = stage.broken
             self._note_of(stage, prepared, planned)
             has_floats = any(
@@ -286,10 +286,10 @@ class Trial:
         """What a prepared case says of the problem and its oracle."""
         if planned.loose:
             prepared.limits = [loosened(limit) for limit in prepared.limits]
-        self._note(prepared.off)
+        self._note(prepared.eager_error)
         self._note(stage.redrawn)
         if self.options.interpret and stage.computes_in("bfloat16", prepared):
-            self.evidence.untold = INTERPRETED_BFLOAT16
+            self.evidence.value_caveat = INTERPRETED_BFLOAT16
         self.evidence.eager = self.evidence.eager or stage.observed
         self.oracle = "nvfp4" if self.problem.judge.rule else stage.oracle_precision
         if stage.why_float32:
@@ -311,7 +311,7 @@ class Trial:
                 worker = self._problem_worker(stage.shape)
                 stack.callback(worker.stop)
                 fresh_stage = Stage(worker, stage.shape, self.settings)
-                retry = fresh_stage.prepare(planned.kind, planned.seed).raised
+                retry = fresh_stage.prepare(planned.kind, planned.seed).error_type
         except WorkerError as error:
             retry = type(error).__name__
         finally:
@@ -330,14 +330,14 @@ class Trial:
             self.evidence.faults.append(fault)
             return
         self._unloadable = True
-        case = cases.uncalled(shape, ValueKind.GIVEN, problem=problem)
+        case = cases.uncalled_case(shape, ValueKind.GIVEN, problem=problem)
         self.evidence.outcomes.append(Outcome(case.model_copy(update={"fault": fault})))
 
     def _decided(self) -> bool:
         """Whether further cases change nothing."""
         evidence, alive = self.evidence, self._contestant.worker.alive
         wrong = any(is_wrong(outcome.case) or outcome.cheats for outcome in evidence.outcomes)
-        return bool(evidence.wrong) or not alive or (wrong and not evidence.own)
+        return bool(evidence.wrong) or not alive or (wrong and not evidence.is_own_model)
 
     def _look_for_zeros(self, shape: PlannedShape, prepared: Prepared) -> None:
         """Zeros that stay for all inputs are no work: the floor says so."""
@@ -368,4 +368,4 @@ class Trial:
             self.evidence.cheats += self.report.cheats
         if all(timing.contender != "candidate" for timing in timings):
             reasons = self.evidence.wrong or contest.notes or ["none of its launches was timed"]
-            self.evidence.untimed = reasons[-1]
+            self.evidence.why_untimed = reasons[-1]

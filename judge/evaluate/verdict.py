@@ -66,7 +66,7 @@ class Evidence:
     """What eager was seen to run."""
     language: Language = Language.TORCH
     device: str = "cpu"
-    own: bool = False
+    is_own_model: bool = False
     """The kernel file is the problem's own model and nothing else (`forms.as_kernel`)."""
     smaller: list[PowerCheck] = field(default_factory=list)
     """As `power`, at smaller shapes."""
@@ -74,11 +74,11 @@ class Evidence:
     """The given shape is among the cases; not so in Triton's interpreter at reduced sizes."""
     machine_faults: list[str] = field(default_factory=list)
     """Failures of the problem's side that the problem does not explain."""
-    unseen: list[str] = field(default_factory=list)
+    untested: list[str] = field(default_factory=list)
     """Parts of the kernel that no tested size reaches."""
-    untold: str | None = None
+    value_caveat: str | None = None
     """Why wrong values may not be the kernel's fault here; nobody is called wrong for them then."""
-    untimed: str | None = None
+    why_untimed: str | None = None
     """Why the candidate could not be timed."""
 
 
@@ -120,10 +120,10 @@ def decide(evidence: Evidence) -> Decision:
         Verdict.SPECIALISED: _specialised(evidence),
         Verdict.LIBRARY: _library(evidence),
     }
-    if evidence.own and not evidence.faults:
+    if evidence.is_own_model and not evidence.faults:
         return _own(evidence, reasons)
-    if evidence.untold and _only_values_are_wrong(evidence):
-        reasons[Verdict.INCONCLUSIVE][:0] = [evidence.untold, *reasons[Verdict.WRONG]]
+    if evidence.value_caveat and _only_values_are_wrong(evidence):
+        reasons[Verdict.INCONCLUSIVE][:0] = [evidence.value_caveat, *reasons[Verdict.WRONG]]
         reasons[Verdict.WRONG] = []
     for verdict, matching_reasons in reasons.items():
         if matching_reasons:
@@ -146,8 +146,8 @@ def _own(evidence: Evidence, reasons: dict[Verdict, list[str]]) -> Decision:
     doubts = [f"not verified: {reason}" for reason in reasons[Verdict.WRONG][:_SHOWN]]
     doubts += [f"not verified: {reason}" for reason in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
     own_model = "it is the problem's own model, run by PyTorch"
-    own_reasons = (own_model,) if evidence.untimed is None else (evidence.untimed, own_model)
-    return Decision(Verdict.LIBRARY, own_reasons, (*doubts, *_disclosures(evidence)))
+    why = (own_model,) if evidence.why_untimed is None else (evidence.why_untimed, own_model)
+    return Decision(Verdict.LIBRARY, why, (*doubts, *_disclosures(evidence)))
 
 
 def describe(case: Case) -> str:
@@ -174,7 +174,7 @@ def _cheats(evidence: Evidence) -> list[str]:
     cheats += evidence.cheats
     cheats += [str(finding) for finding in evidence.scan if finding.severity == "cheat"]
     cheats += [f"{name} was replaced" for name in evidence.observations.all("patched")]
-    if any(observed.other_card for observed in evidence.observations.seen):
+    if any(observed.other_card for observed in evidence.observations.reports):
         cheats.append("it also works on another GPU, which the baselines do not")
     if no_launch := _nothing_ran(evidence):
         cheats.append(no_launch)
@@ -236,7 +236,7 @@ def _inconclusive(evidence: Evidence) -> list[str]:
         why = next((c.why_not for c in cases if c.shape == "full" and c.why_not), "not run")
         return [f"no case at the given shape counts: {why}"]
     unproven_power = unproven(evidence.power, evidence.smaller)
-    return [*([unproven_power] if unproven_power else []), *evidence.unseen]
+    return [*([unproven_power] if unproven_power else []), *evidence.untested]
 
 
 def _specialised(evidence: Evidence) -> list[str]:
@@ -250,7 +250,7 @@ def _specialised(evidence: Evidence) -> list[str]:
 
 def _library(evidence: Evidence) -> list[str]:
     ran = {_operator(name): name for name in evidence.observations.names("aten")}
-    host_work = [outcome.host for outcome in evidence.outcomes if outcome.host is not None]
+    host_work = [outcome.host_ops for outcome in evidence.outcomes if outcome.host_ops is not None]
     if host_work:
         operators = f" ({host_work[0]})" if host_work[0] else ""
         if not evidence.observations.names("triton_launches"):
@@ -275,7 +275,7 @@ def _disclosures(evidence: Evidence) -> list[str]:
     minor = [name for name in evidence.observations.names("aten") if _operator(name) in _BESIDE]
     if minor and evidence.observations.names("triton_launches"):
         notes.append(f"besides its own kernels, it calls {', '.join(sorted(minor)[:_SHOWN])}")
-    if any(observed.other_stream for observed in evidence.observations.seen):
+    if any(observed.other_stream for observed in evidence.observations.reports):
         notes.append("it issues work on a stream of its own")
     libraries = _foreign(evidence.observations.all("libraries"))
     if libraries:

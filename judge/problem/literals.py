@@ -34,11 +34,9 @@ def named_sizes(module: ast.Module, text: str) -> str:
     if not places or any(_name(size) in used_names for size in sizes):
         return text
     lines = text.encode().split(b"\n")
-    for size, literal in sorted(places, key=lambda p: (p[1].lineno, p[1].col_offset), reverse=True):
-        line, name = lines[literal.lineno - 1], _name(size).encode()
-        lines[literal.lineno - 1] = (
-            line[: literal.col_offset] + name + line[literal.end_col_offset :]
-        )
+    for size, use in sorted(places, key=lambda p: (p[1].lineno, p[1].col_offset), reverse=True):
+        line, name = lines[use.lineno - 1], _name(size).encode()
+        lines[use.lineno - 1] = line[: use.col_offset] + name + line[use.end_col_offset :]
     assignments = [f"{_name(size)} = {size}".encode() for size in sorted(sizes)]
     return b"\n".join([*lines, *assignments, b""]).decode()
 

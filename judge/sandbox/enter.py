@@ -230,7 +230,7 @@ def _change_user(state: SetupState, *, mounted: bool) -> Layer:
 def _settle(policy: Policy, *, private_shared_memory: bool) -> None:
     os.umask(0o077)
     folders = environment.folders(policy.scratch)
-    variables = environment.scrubbed() | folders
+    variables = environment.allowed_variables() | folders
     if environment.INTERPRET in os.environ:  # set by the zygote's maker, not by the user
         variables[environment.INTERPRET] = os.environ[environment.INTERPRET]
     if not private_shared_memory:

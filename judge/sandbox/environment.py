@@ -24,7 +24,7 @@ FOLDERS = {
 }
 
 
-def scrubbed() -> dict[str, str]:
+def allowed_variables() -> dict[str, str]:
     """Return the allowed part of the process's own variables."""
     variables = {name: value for name, value in os.environ.items() if name in ALLOWED}
     variables.setdefault("PATH", DEFAULT_PATH)

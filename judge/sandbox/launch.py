@@ -62,7 +62,7 @@ class Zygote(AbstractContextManager["Zygote"]):
         self._requests = 0
         self._lost = False
         self._socket, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        variables = environment.scrubbed() | {"PYTHONPATH": _import_path()}
+        variables = environment.allowed_variables() | {"PYTHONPATH": _import_path()}
         if interpret:
             variables[environment.INTERPRET] = "1"
             # Tensors are small, and threads that spin after each operator take the other

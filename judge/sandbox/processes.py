@@ -25,12 +25,12 @@ def parent(pid: int) -> int:
     return _stat(pid, 1)
 
 
-def started(pid: int) -> int:
+def start_time(pid: int) -> int:
     """Return when `pid` started, in clock ticks since boot: with `pid` it names one process."""
     return _stat(pid, 19)
 
 
-def stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Whether all threads of `pid` are stopped by a signal; also when it is gone."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())

@@ -57,7 +57,7 @@ class Watch:
     @staticmethod
     def _check(process: Sandboxed, baseline: "_Baseline") -> None:
         descendants = processes.descendants(process.pid)[process.own_processes :]
-        process.seen = [(pid, processes.started(pid)) for pid in descendants]
+        process.last_descendants = [(pid, processes.start_time(pid)) for pid in descendants]
         policy = process.policy
         used = processes.memory(descendants, unmapped=baseline.shared_grew())
         if used > policy.memory_bytes:

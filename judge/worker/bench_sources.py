@@ -19,11 +19,11 @@ import torch
 
 from judge.worker import messages as m
 from judge.worker.buffers import cast
-from judge.worker.compile_ahead import Compiled, Noted, compile_noted, note
+from judge.worker.compile_ahead import Compiled, CompileJobs, collect_jobs, compile_jobs
 from judge.worker.contender import load_kernel
 from judge.worker.events import Run, Sets, Timer
 from judge.worker.outputs import flatten
-from judge.worker.poison import filled, poisoned
+from judge.worker.poison import nan_bytes, poisoned
 
 # Versions that stay loaded from one command to the next; `ModelNew`s hold their own parameters.
 _MOST_LOADED: Final = 160
@@ -58,8 +58,8 @@ class SourceBench:
         self._reference_key: Any = None
         self._reference: list[Any] = []
         self._in_float32: list[Any] | None = None
-        """What `_rounded_once` found."""
-        self._noted: Noted = []
+        """What `_float32_outputs` found."""
+        self._jobs: CompileJobs = []
         self._clock = time.perf_counter
 
     def run(self, task: Task) -> m.Benched:
@@ -78,10 +78,10 @@ class SourceBench:
             compiled = self._compile(command, keys, deadline, results)
             return m.Benched(results=results, compiled_ahead=compiled)
         if command.refer:
-            self._refer(task)
+            self._run_reference(task)
         new = self._load_new(task, keys, results)
         if command.stage == "note":
-            self._noted = note(new, task.sets[0])
+            self._jobs = collect_jobs(new, task.sets[0])
             return m.Benched(results=results)
         return m.Benched(results=results, lost=self._time(task, keys, results, deadline))
 
@@ -101,7 +101,7 @@ class SourceBench:
                     run = self._load(task, source, key)
                     if number == 0:
                         result.difference = self._compare(task, key, run)
-                    result.ms += _times(task, run, number, best)
+                    result.ms += _time_pass(task, run, number, best)
                     task.wait()
                 except (KeyboardInterrupt, SystemExit, Exception) as error:
                     self._fail(result, key, error)
@@ -110,7 +110,7 @@ class SourceBench:
                     best = min(best, statistics.median(result.ms))
         return lost
 
-    def _refer(self, task: Task) -> None:
+    def _run_reference(self, task: Task) -> None:
         """Have the outputs to compare with."""
         source = (task.command.reference or task.command.kernel).source
         key = (_key(source), *map(str, task.command.sets[0]))
@@ -147,8 +147,8 @@ class SourceBench:
         results: Sequence[m.BenchedSource],
     ) -> int:
         """Compile what was noted, several at a time; how many were."""
-        pending, self._noted = self._noted, []
-        outcomes = compile_noted(pending, command.processes, command.compile_seconds, deadline)
+        pending, self._jobs = self._jobs, []
+        outcomes = compile_jobs(pending, command.processes, command.compile_seconds, deadline)
         for key, result in zip(keys, results, strict=True):
             compiled = outcomes.get(key)
             if compiled is not None and compiled.error:
@@ -185,19 +185,19 @@ class SourceBench:
         else:
             # What a version forgets to write must not still hold the right result of another one:
             # the allocator hands a block of this size out next.
-            filler = [filled(output.nbytes, device) for output in self._reference]
+            filler = [nan_bytes(output.nbytes, device) for output in self._reference]
             del filler
             returned = run(*task.sets[0])
         task.wait()
         outputs, tolerance = flatten(returned), task.command.tolerance
         distance = difference(outputs, self._reference)
         if distance is not None and tolerance is not None and distance > tolerance:
-            rounded = difference(outputs, self._rounded_once(task))
+            rounded = difference(outputs, self._float32_outputs(task))
             distance = distance if rounded is None else min(distance, rounded)
         self._differences[key] = distance
         return distance
 
-    def _rounded_once(self, task: Task) -> list[Any]:
+    def _float32_outputs(self, task: Task) -> list[Any]:
         """Outputs of `reference` as it runs in float32; none where it cannot.
 
         PyTorch rounds sums over a dimension after each element (`cumsum` in bfloat16 stands still
@@ -264,7 +264,7 @@ def _difference(left: Any, right: Any) -> float:
     return math.sqrt(error / norm) if norm > 0.0 and math.isfinite(error) else math.inf
 
 
-def _times(task: Task, run: Run, number: int, best: float) -> list[float]:
+def _time_pass(task: Task, run: Run, number: int, best: float) -> list[float]:
     """One pass; ends early where the version is hopeless."""
     command, sets = task.command, task.sets
     order = [index % len(sets) for index in range(number, number + command.launches)]

@@ -14,7 +14,7 @@ _RTOL = {torch.float64: 1e-9, torch.float32: 1e-4}
 _SEED = 1
 
 
-def carried(used_model: Any, model: Any, inputs: list[Any]) -> list[str]:
+def find_carried_state(used_model: Any, model: Any, inputs: list[Any]) -> list[str]:
     """Names of what a call changed in a model, if the outputs of the next call depend on it.
 
     Parameters

@@ -17,7 +17,7 @@ from typing import Any, Final
 from judge.worker.messages import MAX_ERROR_CHARS, one_line
 
 Run = Callable[..., Any]
-Noted = list[tuple[str, list[Callable[[], Any]]]]
+CompileJobs = list[tuple[str, list[Callable[[], Any]]]]
 """Versions by name, and what each would compile, as functions that do."""
 
 # How long to wait for a child before looking at the clock again, in seconds.
@@ -51,7 +51,7 @@ class Compiled:
     """The error is that it took longer than one may."""
 
 
-def note(runs: Mapping[str, Run], inputs: Sequence[Any]) -> Noted:
+def collect_jobs(runs: Mapping[str, Run], inputs: Sequence[Any]) -> CompileJobs:
     """Note what each of `runs` (loaded versions by name) would compile for `inputs`."""
     try:
         from triton import knobs  # noqa: PLC0415 (may be missing)
@@ -59,12 +59,12 @@ def note(runs: Mapping[str, Run], inputs: Sequence[Any]) -> Noted:
         return []
     if knobs.runtime.interpret:
         return []
-    jobs_by_name = ((name, _noted(run, inputs)) for name, run in runs.items())
+    jobs_by_name = ((name, _jobs_of_call(run, inputs)) for name, run in runs.items())
     return [(name, jobs) for name, jobs in jobs_by_name if jobs]
 
 
-def compile_noted(
-    noted: Noted, processes: int, seconds: float, deadline: float
+def compile_jobs(
+    versions: CompileJobs, processes: int, seconds: float, deadline: float
 ) -> dict[str, Compiled]:
     """Compile what was noted; nothing here touches the device.
 
@@ -81,7 +81,7 @@ def compile_noted(
     launching, are left out.
     """
     results: dict[str, Compiled] = {}
-    waiting = list(reversed(noted))
+    waiting = list(reversed(versions))
     running: dict[str, _Child] = {}
     try:
         while waiting or running:
@@ -100,40 +100,40 @@ def compile_noted(
     return results
 
 
-def _noted(run: Run, inputs: Sequence[Any]) -> list[Callable[[], Any]]:
+def _jobs_of_call(run: Run, inputs: Sequence[Any]) -> list[Callable[[], Any]]:
     """What one call would compile, as functions that do."""
-    noted: list[Callable[[], Any]] = []
-    with _noting(noted):
+    jobs: list[Callable[[], Any]] = []
+    with _recording(jobs):
         try:
             run(*inputs)
         except Exception:
             # Such as one that reads a result of a launch that did not take place. It is compiled
             # when it is called; what was noted so far is compiled ahead.
-            return noted
-    return noted
+            return jobs
+    return jobs
 
 
 @contextlib.contextmanager
-def _noting(noted: list[Callable[[], Any]]) -> Iterator[None]:
+def _recording(jobs: list[Callable[[], Any]]) -> Iterator[None]:
     """Replace what compiles by what notes; a launch of nothing returns at once (Triton 3.2-3.9)."""
     from triton.runtime.autotuner import Autotuner  # noqa: PLC0415 (may be missing)
     from triton.runtime.jit import JITFunction  # noqa: PLC0415
 
     compiling, tuning = JITFunction._do_compile, Autotuner.run
 
-    def note(function: Any, _key: Any, signature: Any, device: Any, *rest: Any) -> None:
+    def record(function: Any, _key: Any, signature: Any, device: Any, *rest: Any) -> None:
         constexprs, options, attributes, _ = rest
         _, _, target, _, _ = function.device_caches[device]
         source = function.ASTSource(function, signature, constexprs, attributes)
         compile_ = function.compile
-        noted.append(lambda: compile_(source, target=target, options=options.__dict__))
+        jobs.append(lambda: compile_(source, target=target, options=options.__dict__))
 
     def refuse(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         if len(tuner.configs) > 1:
             raise _ManyConfigurationsError
         return tuning(tuner, *args, **kwargs)
 
-    JITFunction._do_compile, Autotuner.run = note, refuse
+    JITFunction._do_compile, Autotuner.run = record, refuse
     try:
         yield
     finally:

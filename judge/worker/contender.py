@@ -24,7 +24,7 @@ from judge.worker.values import decode
 from kb import nvcc
 
 
-def of_model(model: Any, form: ModelForm, dtype: Any) -> Run:
+def load_model(model: Any, form: ModelForm, dtype: Any) -> Run:
     """Return the problem's model in one form; a compiled one compiles at its first call.
 
     What it creates without a dtype, such as a recurrent network's first state, is of `dtype`.

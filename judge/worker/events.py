@@ -45,7 +45,7 @@ class Timer:
     """
 
     def __init__(self, device: str, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.kept: list[Any] = []
+        self.outputs: list[Any] = []
         """Outputs of launches 0, 1, …, as the contender returned them."""
         self._cuda = torch.device(device).type == "cuda"
         self._clock = clock
@@ -94,7 +94,7 @@ class Timer:
         CaptureError
             The contender cannot be captured.
         """
-        self.kept = []
+        self.outputs = []
         if method == "clock":
             return self._time_by_clock(run, sets, order, keep=keep)
         if not self._cuda:
@@ -118,7 +118,7 @@ class Timer:
 
     def forget(self) -> None:
         """Let go of held outputs and of the graph."""
-        self.kept = []
+        self.outputs = []
         self._graph = None
 
     def _time_by_clock(
@@ -133,7 +133,7 @@ class Timer:
                 self._synchronize()
                 times.append((self._clock() - start) * 1e3)
                 if keep:
-                    self.kept.append(outputs)
+                    self.outputs.append(outputs)
         return times
 
     def _time_by_events(
@@ -151,7 +151,7 @@ class Timer:
                 outputs = run(*sets[index])
                 cuda.record(end, stream)
                 if keep is not None:
-                    self.kept.append(keep(outputs, stream))
+                    self.outputs.append(keep(outputs, stream))
             self._synchronize()
         return [float(cuda.elapsed_time(start, end)) for start, end in pairs]
 
@@ -171,7 +171,7 @@ class Timer:
         replay = self._functions.replay
         times = self._time_by_events(replay, [[graph]], [0] * replays, hold)
         if keep:
-            self.kept = list(outputs)
+            self.outputs = list(outputs)
         return [ms / per_replay for ms in times]
 
     def _capture(self, run: Run, launches: Sets) -> _CapturedGraph:

@@ -14,7 +14,7 @@ from judge.worker import flops, graph, inputs
 from judge.worker import messages as m
 from judge.worker.bench_sources import SourceBench, Task
 from judge.worker.buffers import OpenBuffers, synchronize
-from judge.worker.contender import load_kernel, of_model, warm_up
+from judge.worker.contender import load_kernel, load_model, warm_up
 from judge.worker.events import Run, Timer
 from judge.worker.interpreted import Watch
 from judge.worker.observe import Observer
@@ -121,7 +121,7 @@ class Handler:
         self._forget()
         problem = self._the_problem()
         warm_up(command.form, self._device)
-        self._run = of_model(problem.model, command.form, problem.dtype)
+        self._run = load_model(problem.model, command.form, problem.dtype)
 
     def _do_load_kernel(self, command: m.LoadKernel) -> m.Reply:
         observer = self._prepare(command.device, command.precision)
@@ -167,10 +167,10 @@ class Handler:
 
     def _do_fetch(self, command: m.Fetch) -> None:
         if command.launch is not None:
-            kept = self._timer.kept if self._timer is not None else []
-            if not 0 <= command.launch < len(kept):
+            outputs = self._timer.outputs if self._timer is not None else []
+            if not 0 <= command.launch < len(outputs):
                 raise NotReadyError(f"launch {command.launch} is not held")
-            tensors = flatten(kept[command.launch])
+            tensors = flatten(outputs[command.launch])
         elif command.call in self._held:
             tensors = self._held[command.call]
         else:
@@ -181,7 +181,7 @@ class Handler:
         for call in command.calls:
             self._held.pop(call, None)
         if command.launches and self._timer is not None:
-            self._timer.kept = []
+            self._timer.outputs = []
 
     def _do_time(self, command: m.Time) -> m.Reply:
         run, timer = self._the_contender(), self._the_timer()
@@ -198,8 +198,8 @@ class Handler:
             copy_outputs=command.copy_outputs,
         )
         self._wait()
-        outputs = output_specs(flatten(timer.kept[0])) if timer.kept else []
-        return m.Times(ms=ms, kept=len(timer.kept), outputs=outputs)
+        outputs = output_specs(flatten(timer.outputs[0])) if timer.outputs else []
+        return m.Times(ms=ms, kept=len(timer.outputs), outputs=outputs)
 
     def _do_bench_sources(self, command: m.BenchSources) -> m.Reply:
         kernel = command.kernel

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from judge.worker.buffers import OpenBuffers
 from judge.worker.messages import InputSpec, ValueKind
 from judge.worker.problem import InputError, LoadedProblem
-from judge.worker.seeds import DRAWN, generator
+from judge.worker.seeds import RANDOM_DTYPES, generator
 
 # Bounds of "large". In float32 and bfloat16 (both up to 2^128) the cubes of 2^40 are 2^120, and 256
 # of them can be summed: activations with cubes, squares and products of a million terms stay
@@ -113,7 +113,7 @@ def fill(tensor: Any, kind: ValueKind, seed: int, index: int = 0) -> None:
 
 def _triangle(tensor: Any) -> Callable[[Any], Any] | None:
     """Return what zeroes the other triangle in place, where that is zero and this one is not."""
-    if tensor.dtype not in DRAWN or tensor.dim() < 2 or min(tensor.shape[-2:]) < 2:
+    if tensor.dtype not in RANDOM_DTYPES or tensor.dim() < 2 or min(tensor.shape[-2:]) < 2:
         return None
     row, col = (size - 1 for size in tensor.shape[-2:])
     # A corner first: few matrices need to be read whole.
@@ -149,7 +149,7 @@ def _write(tensor: Any, kind: ValueKind, random: torch.Generator) -> None:
 
 
 def _draw(tensor: Any, write: Any) -> None:
-    if tensor.dtype in DRAWN:
+    if tensor.dtype in RANDOM_DTYPES:
         write(tensor)
     else:
         wide = tensor.float()

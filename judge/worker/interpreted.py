@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from judge.worker.card import answer_for_a_card
+from judge.worker.card import report_fake_gpu
 from judge.worker.kernel_memory import MOST_NOTES, KernelMemory
 from judge.worker.loops import Loops
 from kb.interpreter import make_faster
@@ -48,9 +48,9 @@ class _Moves(TorchDispatchMode):  # type: ignore[misc]
         if _ALLOCATES.match(name):
             result = func(*args, **kwargs)
             if type(result) is torch.Tensor:
-                memory.know(result)
+                memory.track(result)
             return result
-        regions = memory.of(tree_leaves((args, kwargs)))
+        regions = memory.regions_of(tree_leaves((args, kwargs)))
         aliases = [value.alias_info for value in func._schema.returns]
         if not regions or any(alias is not None and not alias.is_write for alias in aliases):
             return func(*args, **kwargs)
@@ -67,13 +67,13 @@ class _Moves(TorchDispatchMode):  # type: ignore[misc]
         with memory.revealed(regions, written=writes):
             result = func(*args, **kwargs)
             for leaf in tree_leaves(result):
-                if type(leaf) is torch.Tensor and not memory.of([leaf]):
+                if type(leaf) is torch.Tensor and not memory.regions_of([leaf]):
                     new_tensors.append(leaf)
-                    memory.know(leaf)
+                    memory.track(leaf)
         for tensor in new_tensors:
             memory.hide(tensor)
-            for region in memory.of([tensor]):
-                region.given = False
+            for region in memory.regions_of([tensor]):
+                region.is_input = False
         return result
 
 
@@ -138,7 +138,7 @@ class Watch:
         self.loops.watch(interpreter)
         self._note_launches(interpreter.GridExecutor)
         self._take_first(autotuner.Autotuner)
-        answer_for_a_card(self.notes.setdefault)
+        report_fake_gpu(self.notes.setdefault)
 
     def begin(self, most_accesses: int | None) -> None:
         """Count the accesses of one call, which ends with TooLongError after so many."""
@@ -158,7 +158,7 @@ class Watch:
         self.accesses += 1
         if self._most_accesses is not None and self.accesses > self._most_accesses:
             raise TooLongError(f"it makes more than {self._most_accesses} memory accesses")
-        return pointers if self.memory is None else self.memory.at(pointers, mask, what)
+        return pointers if self.memory is None else self.memory.translate(pointers, mask, what)
 
     @contextlib.contextmanager
     def hidden(self, inputs: Sequence[Any]) -> Iterator[KernelMemory]:
@@ -167,7 +167,7 @@ class Watch:
         tensors = [input_ for input_ in inputs if isinstance(input_, torch.Tensor)]
         floating = [t for t in tensors if t.is_floating_point() or t.is_complex()]
         for t in tensors:
-            memory.know(t, given=True)
+            memory.track(t, is_input=True)
         for t in floating or tensors:
             memory.hide(t)
         self.memory = memory
@@ -183,7 +183,7 @@ class Watch:
 
         def launch(grid: Any, *args: Any, **kwargs: Any) -> Any:
             if self.memory is not None:
-                self.memory.launched([*args, *kwargs.values()])
+                self.memory.note_launch([*args, *kwargs.values()])
             arguments = dict(zip(grid.arg_names, args, strict=False)) | kwargs
             constants = (arguments.get(name) for name in grid.constexprs)
             if len(self.blocks) < MOST_NOTES:

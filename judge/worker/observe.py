@@ -17,7 +17,7 @@ import torch
 
 from judge.worker.messages import Observed, Precision
 from judge.worker.originals import patched
-from judge.worker.seeds import precision_now
+from judge.worker.seeds import get_precision
 
 _MOST_NAMES: Final = 400
 _LABEL: Final = 300
@@ -78,8 +78,8 @@ class Observer:
     def glance(self, notes: list[str]) -> Observed:
         """Say what can be seen without watching: libraries, replaced functions, settings."""
         notes = list(notes)
-        if precision_now() != self._declared:
-            notes.append(f"TF32 was set to {precision_now()} after {self._declared} was declared")
+        if get_precision() != self._declared:
+            notes.append(f"TF32 was set to {get_precision()} after {self._declared} was declared")
         libraries = sorted(loaded_libraries() - self._libraries)
         return Observed(
             libraries=[library[-_LABEL:] for library in libraries[:200]],

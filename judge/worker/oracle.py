@@ -17,7 +17,7 @@ from judge.worker.buffers import (
     dtype_name,
     spec_of,
 )
-from judge.worker.carried import carried
+from judge.worker.carried import find_carried_state
 from judge.worker.mutations import mutated_inputs, mutated_model
 from judge.worker.outputs import flatten
 from judge.worker.problem import LoadedProblem, move, set_state
@@ -164,7 +164,7 @@ class Oracle:
     def _find_carried(self, used_model: Any, precision: Precision, inputs: list[Any]) -> list[str]:
         dtype = getattr(torch, precision)
         with default_dtype(dtype), self._problem.device, torch.no_grad():
-            return carried(
+            return find_carried_state(
                 used_model, self._model(precision), [cast(input_, dtype) for input_ in inputs]
             )
 

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from judge.worker.buffers import dtype_of, spec_of
 from judge.worker.messages import InputSpec, LoadProblem, Parameter, Precision, Problem
 from judge.worker.modules import execute, member
-from judge.worker.seeds import DRAWN, generator, seed_everything, set_precision
+from judge.worker.seeds import RANDOM_DTYPES, generator, seed_everything, set_precision
 from judge.worker.values import NotEncodableError, encode
 
 # A tensor-free attribute longer than this (as JSON) configures nothing.
@@ -198,7 +198,7 @@ def _part_constants(model: Any, seed: int) -> list[str]:
     for index, (name, tensor) in enumerate(candidates):
         if isinstance(tensor, FakeTensor):  # where kernels are only compiled
             continue
-        if tensor.dtype not in DRAWN or tensor.numel() < 2 or 0 in tensor.stride():
+        if tensor.dtype not in RANDOM_DTYPES or tensor.numel() < 2 or 0 in tensor.stride():
             continue
         first = float(tensor.reshape(-1)[0])
         if not math.isfinite(first) or not bool((tensor == first).all()):

@@ -46,7 +46,9 @@ def tried(*, takes, accesses: int = 10, alone: bool = True, too_long: bool = Fal
         return state
 
     found = []
-    for shape in Enlargement(problem(cols), "", progress, given=False).shapes(secret=1):
+    for shape in Enlargement(problem(cols), "", progress, given_shape_judged=False).shapes(
+        secret=1
+    ):
         found.append((dict(shape.constants), shape.cases[0].kind.value))
         taken = takes({"BATCH": 2, "ROWS": 16, "COLS": 96} | dict(shape.constants))
         state = replace(state, calls=state.calls + 1, judged=state.judged + taken)
