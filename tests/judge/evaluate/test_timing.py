@@ -55,7 +55,7 @@ class FakeWorker(Worker):
     alive = True
 
     def __init__(self, run: Run = right, milliseconds: float = 1.0, claims: float = 1.0) -> None:
-        self._prefix, self._groups, self._made = f"{id(self)}", {}, 0
+        self._prefix, self._groups, self._lend_count = f"{id(self)}", {}, 0
         self.last_seconds = 0.0
         self.paused = False
         self.can_pause = True
