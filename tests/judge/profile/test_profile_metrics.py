@@ -63,6 +63,6 @@ def test_tensor_pipes_are_asked_for_by_operation_where_the_card_has_them():
 
 def test_a_metric_that_ncu_refused_is_not_asked_for_again():
     before = wanted_metrics(known=())
-    after = wanted_metrics(known=(), refused={"dram__bytes_read"})
+    after = wanted_metrics(known=(), rejected={"dram__bytes_read"})
     gone = {m.name for m in before} - {m.name for m in after}
     assert gone == {"dram__bytes_read.sum", "dram__bytes_read.sum.per_second"}
