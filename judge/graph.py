@@ -32,7 +32,7 @@ class Graph:
     """Whether numbers in it hold for the problem's own shapes alone."""
 
     @classmethod
-    def from_export(cls, exported: m.Graph) -> "Graph":
+    def from_export(cls, request_graph: m.Graph) -> "Graph":
         """The graph that a worker exported.
 
         Raises
@@ -40,15 +40,15 @@ class Graph:
         GraphError
             The model could not be exported, or returns something that is no tensor.
         """
-        if exported.reason:
-            raise GraphError(f"the model has no graph: {exported.reason}")
-        normalized, returned = normalize(exported.nodes, exported.outputs)
+        if request_graph.reason:
+            raise GraphError(f"the model has no graph: {request_graph.reason}")
+        normalized, returned = normalize(request_graph.nodes, request_graph.outputs)
         nodes, same = _without_broadcasts(normalized)
         outputs = [reference(value) for value in substitute(returned, same)]
         if not outputs or any(output is None or output not in nodes for output in outputs):
             raise GraphError("the model returns something that is not a tensor")
         names = tuple(output for output in outputs if output is not None)
-        return cls(_needed(nodes, names), names, tuple(exported.updates))
+        return cls(_reachable(nodes, names), names, tuple(request_graph.updates))
 
     def __getitem__(self, name: str) -> m.GraphNode:
         return self.nodes[name]
@@ -57,7 +57,7 @@ class Graph:
         """The graph with other nodes, in the order of execution, and other values returned. Nodes
         that no output needs are dropped."""
         by_name = {node.name: node for node in nodes}
-        return replace(self, nodes=_needed(by_name, outputs), outputs=tuple(outputs))
+        return replace(self, nodes=_reachable(by_name, outputs), outputs=tuple(outputs))
 
     @cached_property
     def users(self) -> dict[str, tuple[str, ...]]:
@@ -100,7 +100,7 @@ def operands(node: m.GraphNode) -> list[str]:
     return list(references([*node.args, *node.kwargs.values()]))
 
 
-def _needed(nodes: Mapping[str, m.GraphNode], outputs: Sequence[str]) -> dict[str, m.GraphNode]:
+def _reachable(nodes: Mapping[str, m.GraphNode], outputs: Sequence[str]) -> dict[str, m.GraphNode]:
     """The nodes that outputs depend on, and all inputs and tensors of the model."""
     needed: set[str] = set()
     pending = list(outputs)
@@ -149,10 +149,10 @@ def export_graph(
     GraphError
         The file raises, or its model cannot be exported.
     """
-    return Graph.from_export(exported(source, name, dtype, zygote))
+    return Graph.from_export(request_graph(source, name, dtype, zygote))
 
 
-def exported(source: str, name: str, dtype: str | None, zygote: Zygote | None) -> m.Graph:
+def request_graph(source: str, name: str, dtype: str | None, zygote: Zygote | None) -> m.Graph:
     """What a worker says of the graph, as `export_graph` reads it; raises as that does."""
     from judge.evaluate.session import (  # noqa: PLC0415 (it starts what loads torch)
         CommandFailedError,

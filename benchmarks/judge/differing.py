@@ -98,7 +98,7 @@ def _variants(problem: ProblemFile) -> Iterator[str]:
     sizes = Sizes(problem, _ELEMENTS)
     found: list[Variant] = []
     for block in _BLOCKS:
-        found += sizes.enlarged(block)[0].values()
+        found += sizes.enlarge(block)[0].values()
         whole = sizes.whole_blocks(block)
         found += [whole] if whole is not None else []
     for seed in range(_SHAPES // 4):

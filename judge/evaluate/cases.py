@@ -9,7 +9,7 @@ from typing import Literal
 from judge.evaluate.options import LEAST_SEEDS
 from judge.evaluate.result import Case
 from judge.problem.source import ProblemFile
-from judge.problem.variants import INTERPRET_ELEMENTS, REDUCED_ELEMENTS, propose, shortened
+from judge.problem.variants import INTERPRET_ELEMENTS, REDUCED_ELEMENTS, propose, shorten
 from judge.worker.messages import ValueKind
 
 ShapeLabel = Literal["full", "reduced", "variant"]
@@ -65,7 +65,7 @@ class PlannedShape:
     """Judged only while the other smaller shapes leave a deliberate mistake unnoticed."""
 
     @property
-    def described(self) -> str:
+    def changed_constants(self) -> str:
         """The changed constants, to append to the shape's name."""
         changes = ", ".join(f"{name}={value}" for name, value in self.constants.items())
         return f" ({changes})" if changes else ""
@@ -120,7 +120,7 @@ def plan(
     varied = (i for i, proposal in enumerate(proposals) if 1 not in proposal.constants.values())
     main = next(varied, 0)
     proposed = [proposal.constants for proposal in proposals]
-    shorter = shortened(problem) if proposed and not (tiny and smaller) else []
+    shorter = shorten(problem) if proposed and not (tiny and smaller) else []
     spare = [variant for variant in shorter if variant.constants not in proposed]
     shapes = [
         PlannedShape(

@@ -148,7 +148,7 @@ class Contestant:
                 self._too_long(error)
             )
             if done:
-                self._failed(error, stage, outcome)
+                self._record_failure(error, stage, outcome)
         if done:
             return outcome
         # What differs between the attempts is what the host saw, and nothing else.
@@ -156,7 +156,7 @@ class Contestant:
         try:
             self._judge(stage, prepared, planned, plain, hide=False)
         except WorkerError as error:
-            self._failed(error, stage, plain)
+            self._record_failure(error, stage, plain)
         if plain.case.passed:
             self.hide = False  # it is known now
             plain.host_ops = ", ".join(computed[:_NAMED])
@@ -183,7 +183,7 @@ class Contestant:
             outcome.note(passed=False, problem=problem)
             return called.computed
         self.outputs = called.outputs
-        written = self._written(lent, prepared)
+        written = self._modified_argument(lent, prepared)
         if not stage.aliases:
             disturb(lent, self.settings.refill_seed)
         got = self._fetch(called)
@@ -261,7 +261,7 @@ class Contestant:
         self.worker.drop([called.call])
         return got
 
-    def _written(self, lent: Lent, prepared: Prepared) -> str | None:
+    def _modified_argument(self, lent: Lent, prepared: Prepared) -> str | None:
         """Which input or parameter was changed by the call."""
         for spec, original, buffer in zip(prepared.inputs, prepared.pristine, lent, strict=True):
             if buffer is not None and not unchanged(buffer, original):
@@ -303,7 +303,7 @@ class Contestant:
             if difference is not None and difference.problem:
                 outcome.inexact[index] = (difference.problem, difference.examples)
 
-    def _failed(self, error: WorkerError, stage: Stage, outcome: Outcome) -> None:
+    def _record_failure(self, error: WorkerError, stage: Stage, outcome: Outcome) -> None:
         """An error in a call: declined where the kernel raises by itself at another shape."""
         if why_not := self._too_long(error):
             outcome.note(counted=False, why_not=why_not)

@@ -162,7 +162,7 @@ class Enlargement:
         before = self.progress().judged
         whole = max(size // _WHOLE, 1) * _WHOLE
         for length, given in ((size, False), (size, True), (whole, False), (whole, True)):
-            variant = self._sizes.lengthened(name, length, beside_given=given)
+            variant = self._sizes.lengthen(name, length, beside_given=given)
             if variant is None or variant.constants in self._tried:
                 continue
             yield self._plan_shape(variant, secret)
@@ -183,7 +183,7 @@ class Enlargement:
         largest = 0
         while (block := self._block()) > largest:
             largest = block
-            candidates, left_out = self._sizes.enlarged(block)
+            candidates, left_out = self._sizes.enlarge(block)
             for name, candidate in candidates.items():
                 if not self.progress().short_loops:
                     return

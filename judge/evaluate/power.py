@@ -81,7 +81,7 @@ class Power:
             changes: bool | None = None  # as far as the outputs show
             if mistake.mutation is None:
                 outputs = reference.answer_like(templates, mistake.name)
-            elif (answer := stage.mutated(mistake.mutation, templates)) is not None:
+            elif (answer := stage.mutate(mistake.mutation, templates)) is not None:
                 outputs, changes = answer
             else:
                 continue
@@ -142,7 +142,7 @@ def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
     return result[:_MOST_MUTATIONS]
 
 
-def unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -> str | None:
+def why_unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -> str | None:
     """Why the judge could not have refused a wrong kernel, in one line; None where it could.
 
     Parameters

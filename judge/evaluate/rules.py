@@ -202,7 +202,7 @@ class Reference:
             if target is not None:
                 tensor.fill_(_mean(target))
         if self.values is not None:
-            self._quantized(torch.full_like(self.values, float(self.values.abs().mean())), outputs)
+            self._quantize(torch.full_like(self.values, float(self.values.abs().mean())), outputs)
         return outputs
 
     def from_oracle(
@@ -213,7 +213,7 @@ class Reference:
             if source is not None:
                 target.copy_(source)
         if values is not None:
-            self._quantized(values.reshape(-1, values.shape[-1]), templates)
+            self._quantize(values.reshape(-1, values.shape[-1]), templates)
         return list(templates)
 
     def differs(self, oracle: Sequence[Any | None], values: Any) -> bool:
@@ -225,9 +225,9 @@ class Reference:
         ]
         if values is not None:
             pairs.append((values, self.values))
-        return any(_other(first, second) for first, second in pairs)
+        return any(_differs(first, second) for first, second in pairs)
 
-    def _quantized(self, values: Any, outputs: Sequence[Any]) -> None:
+    def _quantize(self, values: Any, outputs: Sequence[Any]) -> None:
         codes, scales = quantize(values, self._g)
         rows, length = values.shape
         if self.declaration.layout == "swizzled":
@@ -239,7 +239,7 @@ class Reference:
             tensor.reshape(-1).view(torch.uint8).copy_(packed.reshape(-1))
 
 
-def _other(a: Any, b: Any) -> bool:
+def _differs(a: Any, b: Any) -> bool:
     for left, right in zip(a.reshape(-1).split(_PART), b.reshape(-1).split(_PART), strict=True):
         if not left.is_floating_point():
             if not bool(torch.equal(left, right)):

@@ -104,7 +104,7 @@ def without_comments(text: str) -> str:
     return "".join([*parts, text[copied:]])
 
 
-def spliced(text: str) -> str:
+def join_continued_lines(text: str) -> str:
     """`text` as a compiler joins its lines: a line that ends in a backslash goes on in the next.
 
     The line breaks that this takes away follow the joined line, so that line numbers stay.
@@ -124,7 +124,7 @@ def spliced(text: str) -> str:
 
 def cuda_findings(text: str, first_line: int) -> list[Finding]:
     """Findings in CUDA C++ text whose first line is `first_line` of its file."""
-    joined = spliced(text)
+    joined = join_continued_lines(text)
     # Inside a raw literal lines are not joined: where it ends cannot be told from the joined text.
     # What may be a comment is then read like the rest.
     code = joined if 'R"' in text and joined != text else without_comments(joined)

@@ -156,7 +156,7 @@ class Stage:
         specs += [input_.tensor for input_ in prepared.inputs if input_.tensor is not None]
         return any(spec.dtype == dtype for spec in specs)
 
-    def mutated(
+    def mutate(
         self, mutation: m.Mutation, templates: Sequence[Any]
     ) -> tuple[list[Any], bool] | None:
         """What a kernel with this mistake would store for the prepared case, in `templates`.

@@ -13,12 +13,12 @@ from judge.evaluate.enlarge import CALL_SECONDS, MOST_ACCESSES, Enlargement, Loo
 from judge.evaluate.faults import ProblemFaultError
 from judge.evaluate.floor import StructuralZeros
 from judge.evaluate.options import Options
-from judge.evaluate.power import Power, unproven, with_extra_cases
+from judge.evaluate.power import Power, why_unproven, with_extra_cases
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import RIGHT, Ceilings, TimingReport
 from judge.evaluate.session import Session, Worker, WorkerError
 from judge.evaluate.stage import Settings, Stage
-from judge.evaluate.tolerance import loosened
+from judge.evaluate.tolerance import loosen
 from judge.evaluate.verdict import (
     INTERPRETED_BFLOAT16,
     Evidence,
@@ -111,7 +111,7 @@ class Trial:
             for shape in shapes:
                 if self._unloadable and shape.label != "full":
                     continue
-                if shape.spare and unproven(smaller.checks()) is None:
+                if shape.spare and why_unproven(smaller.checks()) is None:
                     continue
                 if self._broken:  # by values that are none of the problem's
                     self._worker.stop()
@@ -120,7 +120,7 @@ class Trial:
                 stage = self._stage(shape)
                 shows = shape.label == "full" or not evidence.given_shape
                 self._cases(stage, power if shows else smaller, decides=shows)
-                if self._decided():
+                if self._is_decided():
                     break
             if options.interpret:
                 self._enlarge()
@@ -140,7 +140,7 @@ class Trial:
 
         Where the given shape was judged, they tell of other sizes, and need not be had.
         """
-        if self._decided():
+        if self._is_decided():
             return
         contestant, outcomes = self._contestant, self.evidence.outcomes
         contestant.may_be_slow = True
@@ -167,7 +167,7 @@ class Trial:
                 reason = f"larger shapes take more than {CALL_SECONDS:.0f} s"
                 larger.why_not_all = "the reference cannot run them" if self._broken else reason
                 break
-            if self._decided():
+            if self._is_decided():
                 return
         if untested := larger.describe_untested():
             decides = larger.why_not_all and not self.evidence.given_shape
@@ -231,11 +231,11 @@ class Trial:
     def _cases(self, stage: Stage, power: Power | None, *, decides: bool = False) -> None:
         """All cases of one shape, until one is wrong."""
         shape, contestant = stage.shape, self._contestant
-        self.say(Progress(f"checking the {shape.label} shape{shape.described}"))
+        self.say(Progress(f"checking the {shape.label} shape{shape.changed_constants}"))
         try:
             contestant.load(stage)
         except WorkerError as error:
-            self._not_loaded(error, shape)
+            self._record_load_failure(error, shape)
             return
         has_floats = None
         runs: list[bool] = []
@@ -274,7 +274,7 @@ class Trial:
             self.say(Progress(f"{describe(case)}: {message}"))
             # It is the shape that the problem cannot have, not the values.
             infeasible = len(runs) >= _SAME_FAILURES and not any(runs) and shape.label != "full"
-            if self._decided() or infeasible:
+            if self._is_decided() or infeasible:
                 return
             if outcome.case.counted:
                 if power is not None and not power.complete:
@@ -285,7 +285,7 @@ class Trial:
     def _note_of(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> None:
         """What a prepared case says of the problem and its oracle."""
         if planned.loose:
-            prepared.limits = [loosened(limit) for limit in prepared.limits]
+            prepared.limits = [loosen(limit) for limit in prepared.limits]
         self._note(prepared.eager_error)
         self._note(stage.redrawn)
         if self.options.interpret and stage.computes_in("bfloat16", prepared):
@@ -322,7 +322,7 @@ class Trial:
                 f"{f'failed otherwise ({retry})' if retry else 'ran'}: the kernel cannot be judged"
             )
 
-    def _not_loaded(self, error: WorkerError, shape: PlannedShape) -> None:
+    def _record_load_failure(self, error: WorkerError, shape: PlannedShape) -> None:
         problem = f"it cannot be loaded: {error.error_text}"
         fault = error.fault.model_copy(update={"compiling": True})
         if shape.label == "full" or not self._contestant.worker.alive:
@@ -333,7 +333,7 @@ class Trial:
         case = cases.uncalled_case(shape, ValueKind.GIVEN, problem=problem)
         self.evidence.outcomes.append(Outcome(case.model_copy(update={"fault": fault})))
 
-    def _decided(self) -> bool:
+    def _is_decided(self) -> bool:
         """Whether further cases change nothing."""
         evidence, alive = self.evidence, self._contestant.worker.alive
         wrong = any(is_wrong(outcome.case) or outcome.cheats for outcome in evidence.outcomes)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from judge.evaluate.correctness import Observations
 from judge.evaluate.finding import Finding
-from judge.evaluate.power import unproven
+from judge.evaluate.power import why_unproven
 from judge.evaluate.prepared import Outcome
 from judge.evaluate.result import Case, Fault, PowerCheck, Verdict
 from judge.problem.kernel import Language
@@ -114,14 +114,14 @@ def require_exact(outcomes: Sequence[Outcome]) -> None:
 def decide(evidence: Evidence) -> Decision:
     """The verdict: cheat before wrong, inconclusive, specialised, library and correct."""
     reasons: dict[Verdict, list[str]] = {
-        Verdict.CHEAT: _cheats(evidence),
-        Verdict.WRONG: _wrong(evidence),
-        Verdict.INCONCLUSIVE: _inconclusive(evidence),
-        Verdict.SPECIALISED: _specialised(evidence),
-        Verdict.LIBRARY: _library(evidence),
+        Verdict.CHEAT: _cheat_reasons(evidence),
+        Verdict.WRONG: _wrong_reasons(evidence),
+        Verdict.INCONCLUSIVE: _inconclusive_reasons(evidence),
+        Verdict.SPECIALISED: _specialised_reasons(evidence),
+        Verdict.LIBRARY: _library_reasons(evidence),
     }
     if evidence.is_own_model and not evidence.faults:
-        return _own(evidence, reasons)
+        return _own_model_decision(evidence, reasons)
     if evidence.value_caveat and _only_values_are_wrong(evidence):
         reasons[Verdict.INCONCLUSIVE][:0] = [evidence.value_caveat, *reasons[Verdict.WRONG]]
         reasons[Verdict.WRONG] = []
@@ -141,7 +141,7 @@ def decide(evidence: Evidence) -> Decision:
     return Decision(Verdict.CORRECT, (), tuple(_disclosures(evidence)))
 
 
-def _own(evidence: Evidence, reasons: dict[Verdict, list[str]]) -> Decision:
+def _own_model_decision(evidence: Evidence, reasons: dict[Verdict, list[str]]) -> Decision:
     """PyTorch itself is right by definition; what could not be shown is disclosed."""
     doubts = [f"not verified: {reason}" for reason in reasons[Verdict.WRONG][:_SHOWN]]
     doubts += [f"not verified: {reason}" for reason in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
@@ -169,19 +169,19 @@ def _only_values_are_wrong(evidence: Evidence) -> bool:
     return bool(wrong) and not evidence.wrong and all(c.norm_ratio is not None for c in wrong)
 
 
-def _cheats(evidence: Evidence) -> list[str]:
+def _cheat_reasons(evidence: Evidence) -> list[str]:
     cheats = [cheat for outcome in evidence.outcomes for cheat in outcome.cheats]
     cheats += evidence.cheats
     cheats += [str(finding) for finding in evidence.scan if finding.severity == "cheat"]
     cheats += [f"{name} was replaced" for name in evidence.observations.all("patched")]
     if any(observed.other_card for observed in evidence.observations.reports):
         cheats.append("it also works on another GPU, which the baselines do not")
-    if no_launch := _nothing_ran(evidence):
+    if no_launch := _no_kernel_launched(evidence):
         cheats.append(no_launch)
     return list(dict.fromkeys(cheats))
 
 
-def _nothing_ran(evidence: Evidence) -> str | None:
+def _no_kernel_launched(evidence: Evidence) -> str | None:
     """Whether an observed call launched nothing on the GPU although it was right.
 
     Only where the process could see eager's kernels: the profiler may be kept from the GPU.
@@ -196,7 +196,7 @@ def _nothing_ran(evidence: Evidence) -> str | None:
     return "no kernel was launched on the GPU during a call"
 
 
-def _wrong(evidence: Evidence) -> list[str]:
+def _wrong_reasons(evidence: Evidence) -> list[str]:
     reasons = list(evidence.wrong)
     for outcome in evidence.outcomes:
         if is_wrong(outcome.case):
@@ -216,7 +216,7 @@ def _fault(evidence: Evidence) -> Fault | None:
     return min(faults, key=lambda fault: not fault.compiling, default=None)
 
 
-def _inconclusive(evidence: Evidence) -> list[str]:
+def _inconclusive_reasons(evidence: Evidence) -> list[str]:
     if evidence.machine_faults:
         return list(evidence.machine_faults)
     cases = [outcome.case for outcome in evidence.outcomes]
@@ -235,11 +235,11 @@ def _inconclusive(evidence: Evidence) -> list[str]:
     if evidence.given_shape and not any(case.shape == "full" for case in decisive):
         why = next((c.why_not for c in cases if c.shape == "full" and c.why_not), "not run")
         return [f"no case at the given shape counts: {why}"]
-    unproven_power = unproven(evidence.power, evidence.smaller)
+    unproven_power = why_unproven(evidence.power, evidence.smaller)
     return [*([unproven_power] if unproven_power else []), *evidence.untested]
 
 
-def _specialised(evidence: Evidence) -> list[str]:
+def _specialised_reasons(evidence: Evidence) -> list[str]:
     declined = [outcome.case for outcome in evidence.outcomes if outcome.case.refused]
     if not declined:
         return []
@@ -248,7 +248,7 @@ def _specialised(evidence: Evidence) -> list[str]:
     return [f"it declines {count} other shape(s); the first: {describe(case)}: {case.problem}"]
 
 
-def _library(evidence: Evidence) -> list[str]:
+def _library_reasons(evidence: Evidence) -> list[str]:
     ran = {_operator(name): name for name in evidence.observations.names("aten")}
     host_work = [outcome.host_ops for outcome in evidence.outcomes if outcome.host_ops is not None]
     if host_work:
@@ -277,12 +277,12 @@ def _disclosures(evidence: Evidence) -> list[str]:
         notes.append(f"besides its own kernels, it calls {', '.join(sorted(minor)[:_SHOWN])}")
     if any(observed.other_stream for observed in evidence.observations.reports):
         notes.append("it issues work on a stream of its own")
-    libraries = _foreign(evidence.observations.all("libraries"))
+    libraries = _foreign_libraries(evidence.observations.all("libraries"))
     if libraries:
         notes.append(f"it loads {', '.join(libraries[:_SHOWN])}")
     notes += evidence.observations.all("notes")[:_SHOWN]
     notes += [str(finding) for finding in evidence.scan if finding.severity != "cheat"][:_SHOWN]
-    if unproven_power := unproven(evidence.power):
+    if unproven_power := why_unproven(evidence.power):
         notes.append(f"at the given shape {unproven_power}")
     uncounted = [outcome.case for outcome in evidence.outcomes if not outcome.case.counted]
     if uncounted:
@@ -293,7 +293,7 @@ def _disclosures(evidence: Evidence) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _foreign(paths: Sequence[str]) -> list[str]:
+def _foreign_libraries(paths: Sequence[str]) -> list[str]:
     """Names of libraries that compute, and of those that are no part of Python's packages."""
     names = []
     for path in paths:

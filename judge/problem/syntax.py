@@ -192,23 +192,23 @@ def _defining(statement: ast.stmt, name: str) -> ast.AST:
 
 
 def integer(  # noqa: PLR0911 (one return a kind of node)
-    node: ast.expr, known: Mapping[str, int]
+    node: ast.expr, constants: Mapping[str, int]
 ) -> int | None:
-    """The value of an integer expression over literals and `known` names; None if it is not one."""
+    """The value of an integer expression over literals and `constants`; None if it is not one."""
     match node:
         case ast.Constant(value=bool()):
             return None
         case ast.Constant(value=int() as value):
             return value
         case ast.Name(id=name):
-            return known.get(name)
+            return constants.get(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            value_or_none = integer(operand, known)
+            value_or_none = integer(operand, constants)
             return None if value_or_none is None else -value_or_none
         case ast.Call(func=ast.Name(id="int"), args=[argument], keywords=[]):
-            return integer(argument, known)
+            return integer(argument, constants)
         case ast.BinOp(left=left, op=op, right=right):
-            return _binary(op, integer(left, known), integer(right, known))
+            return _binary(op, integer(left, constants), integer(right, constants))
     return None
 
 

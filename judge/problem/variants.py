@@ -106,14 +106,14 @@ def propose(
     for kind in itertools.islice(itertools.cycle(_KINDS), _ATTEMPTS):
         if len(new) == variants:
             break
-        proposal = sizes.admitted(kind(sizes, generator))
+        proposal = sizes.admit(kind(sizes, generator))
         if proposal is not None and proposal not in tried:
             tried.append(proposal)
             new.append(Variant(proposal, "variant"))
     return proposals + new
 
 
-def shortened(problem: ProblemFile) -> list[Variant]:
+def shorten(problem: ProblemFile) -> list[Variant]:
     """Shapes at which one long dimension has a few elements, two at most.
 
     After some tens of steps a recurrence has forgotten its first state, so at longer shapes no
@@ -122,7 +122,7 @@ def shortened(problem: ProblemFile) -> list[Variant]:
     sizes = Sizes(problem, REDUCED_ELEMENTS)
     first = min(sizes.places.values(), default=0)
     names = [n for n in sizes.large if not sizes.structural(n) and sizes.places[n] > first]
-    variants = [sizes.admitted(sizes.base | {name: _FEW_STEPS}) for name in names[:_MOST_SHORTENED]]
+    variants = [sizes.admit(sizes.base | {name: _FEW_STEPS}) for name in names[:_MOST_SHORTENED]]
     return [Variant(values, "variant") for values in variants if values]
 
 
@@ -163,7 +163,7 @@ class Sizes:
         order = {name: number for number, name in enumerate(self.large)}
         return sorted(self.large, key=lambda name: (-self.places[name], -order[name]))
 
-    def enlarged(self, block: int) -> tuple[dict[str, Variant], list[str]]:
+    def enlarge(self, block: int) -> tuple[dict[str, Variant], list[str]]:
         """Shapes at which a loop over blocks of one size turns twice, and once more over a part.
 
         Returns
@@ -176,15 +176,15 @@ class Sizes:
         smallest = self.shrink(_FEWEST_BESIDE)
         size = partial_blocks(block)
         for name in self.last_first:
-            ruled = self.ruled(smallest | {name: size})
-            actual = ruled.get(name, self.given(name))
+            ruled = self.apply_rules(smallest | {name: size})
+            actual = ruled.get(name, self.given_value(name))
             if actual <= 2 * block or self.elements(ruled) > self.limit:
                 left_out.append(name)
             elif ruled:
                 shapes[name] = Variant(ruled, "variant")
         return shapes, left_out
 
-    def lengthened(self, name: str, size: int, *, beside_given: bool) -> Variant | None:
+    def lengthen(self, name: str, size: int, *, beside_given: bool) -> Variant | None:
         """One constant as large as `size`, or as large as the limit lets it be.
 
         Parameters
@@ -197,20 +197,20 @@ class Sizes:
         None where a rule or the limit leaves the constant about as it is given.
         """
         others = {} if beside_given else self.shrink(_FEWEST_BESIDE)
-        while size > _LEAST_LONG * self.given(name):
-            ruled = self.ruled(others | {name: size})
+        while size > _LEAST_LONG * self.given_value(name):
+            ruled = self.apply_rules(others | {name: size})
             if self.elements(ruled) <= self.limit:
-                is_long = ruled.get(name, 0) > _LEAST_LONG * self.given(name)
+                is_long = ruled.get(name, 0) > _LEAST_LONG * self.given_value(name)
                 return Variant(ruled, "variant") if is_long else None
             size = size // 2 | size & 1
         return None
 
     def whole_blocks(self, block: int) -> Variant | None:
         """Three whole blocks along every dimension, for kernels that take no parts."""
-        values = self.admitted(dict.fromkeys(self.large, 3 * block))
+        values = self.admit(dict.fromkeys(self.large, 3 * block))
         return None if values is None else Variant(values, "variant")
 
-    def given(self, name: str) -> int:
+    def given_value(self, name: str) -> int:
         """The constant's value in the problem."""
         return self.problem.constants[name].value
 
@@ -240,7 +240,7 @@ class Sizes:
         shapes = self._shapes_with(values)
         if shapes is not None:
             return max(math.prod(shape) for shape in shapes)
-        return math.prod(max(values.get(name, self.given(name)), 1) for name in self.free)
+        return math.prod(max(values.get(name, self.given_value(name)), 1) for name in self.free)
 
     def shrink(self, limit: int) -> Values:
         """Halve the largest constants, equal ones together, until the inputs are within `limit`.
@@ -249,7 +249,7 @@ class Sizes:
         matrices square. Below 8 the first dimensions go first, as no window slides over them.
         Answers only what changed.
         """
-        values = {name: self.given(name) for name in self.large}
+        values = {name: self.given_value(name) for name in self.large}
         movable = set(values)
         while movable and self.elements(values) > limit:
             batches = {name for name in movable if self._is_batch(name)}
@@ -267,7 +267,7 @@ class Sizes:
                     values[name] = halved
                 else:
                     movable.discard(name)
-        return {name: value for name, value in values.items() if value != self.given(name)}
+        return {name: value for name, value in values.items() if value != self.given_value(name)}
 
     def _is_batch(self, name: str) -> bool:
         """Whether a constant is the first of at least three dimensions, and nothing else."""
@@ -279,15 +279,15 @@ class Sizes:
         place = self.places[name] - min(self.places.values())
         return value <= _LEAST[min(place, len(_LEAST) - 1)], place, name
 
-    def admitted(self, values: Values | None) -> Values | None:
+    def admit(self, values: Values | None) -> Values | None:
         """`values` by their rules, without those that stay; None if none or above the limit."""
-        changed = self.ruled(values or {})
+        changed = self.apply_rules(values or {})
         return changed if changed and self.elements(changed) <= self.limit else None
 
-    def ruled(self, values: Values) -> Values:
+    def apply_rules(self, values: Values) -> Values:
         """`values` by their rules, without those that stay."""
         ruled = {name: self.rules[name].nearest(value) for name, value in values.items()}
-        return {name: value for name, value in ruled.items() if value != self.given(name)}
+        return {name: value for name, value in ruled.items() if value != self.given_value(name)}
 
 
 def _odd(sizes: Sizes, generator: random.Random) -> Values | None:
@@ -297,7 +297,7 @@ def _odd(sizes: Sizes, generator: random.Random) -> Values | None:
     for name in sizes.large:
         if sizes.structural(name) and not odd_structural:
             continue
-        near = values.get(name, sizes.given(name))
+        near = values.get(name, sizes.given_value(name))
         values[name] = _near(near, generator) | 1
     return values or None
 
@@ -307,7 +307,7 @@ def _ragged(sizes: Sizes, generator: random.Random) -> Values | None:
     if not sizes.large:
         return None
     name = generator.choice(sizes.large)
-    near = sizes.base.get(name, sizes.given(name))
+    near = sizes.base.get(name, sizes.given_value(name))
     return sizes.base | {name: max(round(near / 32), 1) * 32 + generator.choice((-1, 1, 3, 17))}
 
 
@@ -325,7 +325,7 @@ def _unequal(sizes: Sizes, generator: random.Random) -> Values | None:
     """Sizes that were equal differ, which a square shape hides."""
     values = dict(sizes.base)
     for name in sizes.large:
-        near = values.get(name, sizes.given(name))
+        near = values.get(name, sizes.given_value(name))
         values[name] = max(near // generator.choice((1, 2, 3, 4)), 1)
     return values
 

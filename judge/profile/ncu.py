@@ -131,21 +131,21 @@ def known_metrics(ncu: Path) -> frozenset[str]:
     return names if _EVERYWHERE in names else frozenset()
 
 
-def wanted_metrics(known: Collection[str], rejected: Collection[str] = ()) -> list[Metric]:
-    """The metrics to ask for: all, but those that vary by card only where `known` has them.
+def select_metrics(available: Collection[str], rejected: Collection[str] = ()) -> list[Metric]:
+    """The metrics to ask for: all, but those that vary by card only where `available` has them.
 
     Parameters
     ----------
-    known
+    available
         As `known_metrics` gives them; empty if it is not known what the card has.
-    refused
+    rejected
         Names, without `.sum` and the like, that this ncu has refused before.
     """
     return [
         metric
         for metric in all_metrics()
         if (base := metric.name.partition(".")[0]) not in rejected
-        and (not metric.varies or not known or base in known)
+        and (not metric.varies or not available or base in available)
     ]
 
 

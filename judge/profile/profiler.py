@@ -200,7 +200,7 @@ def _run_ncu(request: Request, programs: Programs, notes: list[str]) -> _Counter
     without: frozenset[LayerName] = frozenset()
     for _ in range(_MOST_RETRIES):
         request.say(Progress(f"Nsight Compute {version}"))
-        metrics = nsight.wanted_metrics(known_names, rejected)
+        metrics = nsight.select_metrics(known_names, rejected)
         report = Path("{scratch}/report.ncu-rep")
         run = programs.run(
             nsight.collect_command(tool, report, metrics, program),

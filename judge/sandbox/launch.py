@@ -137,7 +137,7 @@ class Zygote(AbstractContextManager["Zygote"]):
             early = self._early.pop(pid, None)
             lost = self._lost
         if early is not None:
-            self._ended(early)
+            self._handle_exit(early)
         if lost:
             process.lose()
         try:
@@ -227,7 +227,7 @@ class Zygote(AbstractContextManager["Zygote"]):
                 break
             event = json.loads(packet)
             if event["event"] == "exit":
-                self._ended(event)
+                self._handle_exit(event)
             else:
                 with self._answered:
                     self._answers[event["id"]] = event
@@ -242,7 +242,7 @@ class Zygote(AbstractContextManager["Zygote"]):
             self._watch.remove(process)
             process.lose()
 
-    def _ended(self, event: dict[str, Any]) -> None:
+    def _handle_exit(self, event: dict[str, Any]) -> None:
         with self._lock:
             process = self._running.pop(event["pid"], None)
             if process is None:

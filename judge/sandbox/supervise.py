@@ -59,7 +59,7 @@ def supervise(entry: str, policy: Policy, channel: int, output: int, report: int
         status = _below_init(state, entry, *fds)
     else:
         linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
-        child = _fork(lambda: _sandboxed(state, entry, *fds, die_with_parent=True))
+        child = _fork(lambda: _run_sandboxed(state, entry, *fds, die_with_parent=True))
         status = _wait(child, fds)
         _end_descendants(state)
     _end_as(status)
@@ -77,7 +77,7 @@ def _below_init(state: SetupState, entry: str, *fds: int) -> int:
         poll.register(writer, 0)
         if poll.poll(0):  # the supervisor died before it could take us with it
             os._exit(SET_UP_FAILED)
-        child = _fork(lambda: _sandboxed(state, entry, *fds, die_with_parent=False))
+        child = _fork(lambda: _run_sandboxed(state, entry, *fds, die_with_parent=False))
         for fd in fds:
             os.close(fd)
         while True:
@@ -164,7 +164,7 @@ def _end_as(status: int) -> NoReturn:
     os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else SET_UP_FAILED)
 
 
-def _sandboxed(
+def _run_sandboxed(
     state: SetupState, entry: str, channel: int, _output: int, report: int, *, die_with_parent: bool
 ) -> NoReturn:
     """Be the sandboxed process: enter, report, run the entry function."""

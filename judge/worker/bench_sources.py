@@ -226,17 +226,17 @@ class SourceBench:
         self._broken[key] = Compiled(result.error)
 
 
-def difference(got: Sequence[Any], wanted: Sequence[Any]) -> float | None:
+def difference(got: Sequence[Any], expected: Sequence[Any]) -> float | None:
     """The largest difference of any output, 0 for equal ones; None where shapes or dtypes differ.
 
     For floating-point numbers the norm of the difference over the norm of what is wanted, infinite
     where one has NaN or infinities that the other has not; for others the share of elements that
     differ.
     """
-    if len(got) != len(wanted):
+    if len(got) != len(expected):
         return None
     largest = 0.0
-    for left, right in zip(got, wanted, strict=True):
+    for left, right in zip(got, expected, strict=True):
         if left.shape != right.shape or left.dtype != right.dtype or left.device != right.device:
             return None
         largest = max(largest, _difference(left.reshape(-1), right.reshape(-1)))

@@ -142,15 +142,15 @@ def _recording(jobs: list[Callable[[], Any]]) -> Iterator[None]:
 
 def _start(jobs: Sequence[Callable[[], Any]], limit: float) -> _Child:
     """Fork a process that compiles and reports."""
-    read, write = os.pipe()
+    reader, writer = os.pipe()
     process = os.fork()
     if process:
-        os.close(write)
-        os.set_blocking(read, False)
-        return _Child(process, read, limit)
+        os.close(writer)
+        os.set_blocking(reader, False)
+        return _Child(process, reader, limit)
     code = 1
     try:
-        os.close(read)
+        os.close(reader)
         # Its own group: a compiler that it started is ended with it.
         os.setpgid(0, 0)
         for job in jobs:
@@ -158,7 +158,7 @@ def _start(jobs: Sequence[Callable[[], Any]], limit: float) -> _Child:
         code = 0
     except BaseException as error:
         with contextlib.suppress(BaseException):
-            os.write(write, f"{type(error).__name__}: {error}".encode()[: 4 * MAX_ERROR_CHARS])
+            os.write(writer, f"{type(error).__name__}: {error}".encode()[: 4 * MAX_ERROR_CHARS])
     finally:
         os._exit(code)
 

@@ -73,7 +73,7 @@ def export(command: ExportGraph, folder: Path) -> Graph:
             logging.disable(logging.CRITICAL)
             program = torch.export.export(model, inputs, strict=False)
             program = _functional(program)
-        return _described(program)
+        return _to_message(program)
     except Exception as error:  # export raises whatever the model meets on the way
         return Graph(reason=_why(error, str(module.__file__)))
 
@@ -121,7 +121,7 @@ def _why(error: Exception, file: str) -> str:
     return f"its branches or sizes depend on values of its tensors{where}"
 
 
-def _described(program: Any) -> Graph:
+def _to_message(program: Any) -> Graph:
     sources = {s.arg.name: s for s in program.graph_signature.input_specs}
     index = 0
     nodes: list[GraphNode] = []

@@ -46,7 +46,7 @@ class Handler:
         self._observer: Observer | None = None
         self._bench = SourceBench(folder)
         self._device = torch.device("cpu")
-        self._held: dict[int, list[Any]] = {}
+        self._outputs_by_call: dict[int, list[Any]] = {}
         self._calls = 0
         self._clock = time.perf_counter
         self._watch = Watch() if os.environ.get(INTERPRET) == "1" else None
@@ -133,7 +133,7 @@ class Handler:
 
     def _do_call(self, command: m.Call) -> m.Reply:
         run, arguments = self._the_contender(), self._arguments(command.inputs)
-        if len(self._held) >= _MOST_HELD:
+        if len(self._outputs_by_call) >= _MOST_HELD:
             raise NotReadyError(f"the outputs of {_MOST_HELD} calls are held: drop some")
         assert self._observer is not None
         watch, fields = self._watch, dict[str, Any]()
@@ -162,7 +162,7 @@ class Handler:
             observed = self._observer.glance([*log.pop("notes"), *(watch.notes if watch else [])])
             fields["observed"] = observed.model_copy(update=log)
         self._calls += 1
-        self._held[self._calls] = tensors
+        self._outputs_by_call[self._calls] = tensors
         return m.Called(call=self._calls, outputs=output_specs(tensors), seconds=seconds, **fields)
 
     def _do_fetch(self, command: m.Fetch) -> None:
@@ -171,15 +171,15 @@ class Handler:
             if not 0 <= command.launch < len(outputs):
                 raise NotReadyError(f"launch {command.launch} is not held")
             tensors = flatten(outputs[command.launch])
-        elif command.call in self._held:
-            tensors = self._held[command.call]
+        elif command.call in self._outputs_by_call:
+            tensors = self._outputs_by_call[command.call]
         else:
             raise NotReadyError(f"call {command.call} is not held")
         self._write(tensors, command.into)
 
     def _do_drop(self, command: m.Drop) -> None:
         for call in command.calls:
-            self._held.pop(call, None)
+            self._outputs_by_call.pop(call, None)
         if command.launches and self._timer is not None:
             self._timer.outputs = []
 
@@ -263,6 +263,6 @@ class Handler:
         synchronize(self._device)
 
     def _forget(self) -> None:
-        self._held.clear()
+        self._outputs_by_call.clear()
         if self._timer is not None:
             self._timer.forget()

@@ -114,9 +114,9 @@ class LoadedProblem:
             inputs = self._get_inputs()
         if not isinstance(inputs, list | tuple):
             raise InputError(f"get_inputs returned a {type(inputs).__name__}, not a list")
-        return [self._prepared(value, index) for index, value in enumerate(inputs)]
+        return [self._prepare(value, index) for index, value in enumerate(inputs)]
 
-    def _prepared(self, value: Any, index: int) -> Any:
+    def _prepare(self, value: Any, index: int) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         if value.layout != torch.strided or value.is_nested or value.is_quantized:
