@@ -112,7 +112,7 @@ class PythonChecks:
     def _check_sys_modules(self, node: ast.expr) -> None:
         parent = self.parents.get(id(node))
         if isinstance(parent, ast.Subscript):
-            return  # one module by name; what is assigned, `_patches` looks at
+            return  # one module by name; what is assigned, `_check_patches` looks at
         if isinstance(parent, ast.Compare):
             return
         if isinstance(parent, ast.Attribute) and parent.attr in ("get", "setdefault"):

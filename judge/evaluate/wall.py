@@ -82,7 +82,7 @@ def check(
 
     Parameters
     ----------
-    mine, eager
+    batches, eager
         Batches of the contender and of eager by round, under the same command.
     """
     rounds = sorted(set(batches) & set(eager))
