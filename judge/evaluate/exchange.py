@@ -43,7 +43,7 @@ class CommandFailedError(WorkerError):
 
     @property
     def error_text(self) -> str:
-        """See `WorkerError.told`."""
+        """See `WorkerError.error_text`."""
         return f"{self.kind}: {self.message}"
 
     @property

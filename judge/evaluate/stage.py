@@ -174,7 +174,7 @@ class Stage:
         return self._reference.from_oracle(oracle, values, templates), changes
 
     def forget_mistakes(self) -> None:
-        """Free the memory of `mutated`."""
+        """Free the memory of `mutate`."""
         self._free(_MISTAKE_GROUPS)
 
     def release(self) -> None:

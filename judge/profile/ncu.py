@@ -67,7 +67,7 @@ class UnknownMetricsError(NcuError):
 
 
 def find_ncu(requested: Path | None = None) -> Path:
-    """The ncu to use: `given`, or the one on PATH, of the CUDA toolkit, or under /opt/nvidia.
+    """The ncu to use: `requested`, or the one on PATH, of the CUDA toolkit, or under /opt/nvidia.
 
     Raises
     ------
