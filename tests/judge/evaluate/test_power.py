@@ -51,7 +51,7 @@ class Stage:
             limits=reference.candidate_limits(checked),
         )
 
-    def mutated(self, mutation, templates):
+    def mutate(self, mutation, templates):
         changed = mutated_inputs([each.double() for each in self.inputs], mutation)
         exact = self.function(*changed)
         values = exact if self.declaration.rule else None
