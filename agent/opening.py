@@ -60,7 +60,7 @@ def _recipe(parts: Parts) -> Proposer:
 
     def export(source: str, name: str, dtype: str | None) -> Graph:
         asked = ExportGraph(source=source, name=name, dtype=dtype, interpret=config.interpret)
-        return Graph.of(pool.ask(asked))
+        return Graph.from_export(pool.ask(asked))
 
     screener = None
     # Where kernels may be tuned they are screened as well.

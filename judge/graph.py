@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from judge.graph_spelling import references, replaced, spelled, with_values
+from judge.graph_spelling import normalize, references, substitute, with_values
 from judge.sandbox.launch import Zygote
 from judge.worker import messages as m
 from kb.errors import KbError
@@ -32,7 +32,7 @@ class Graph:
     """Whether numbers in it hold for the problem's own shapes alone."""
 
     @classmethod
-    def of(cls, told: m.Graph) -> "Graph":
+    def from_export(cls, request_graph: m.Graph) -> "Graph":
         """The graph that a worker exported.
 
         Raises
@@ -40,15 +40,15 @@ class Graph:
         GraphError
             The model could not be exported, or returns something that is no tensor.
         """
-        if told.reason:
-            raise GraphError(f"the model has no graph: {told.reason}")
-        spelt, returned = spelled(told.nodes, told.outputs)
-        nodes, same = _without_broadcasts(spelt)
-        outputs = [reference(each) for each in replaced(returned, same)]
+        if request_graph.reason:
+            raise GraphError(f"the model has no graph: {request_graph.reason}")
+        normalized, returned = normalize(request_graph.nodes, request_graph.outputs)
+        nodes, same = _without_broadcasts(normalized)
+        outputs = [reference(value) for value in substitute(returned, same)]
         if not outputs or any(output is None or output not in nodes for output in outputs):
             raise GraphError("the model returns something that is not a tensor")
         names = tuple(output for output in outputs if output is not None)
-        return cls(_needed(nodes, names), names, tuple(told.updates))
+        return cls(_reachable(nodes, names), names, tuple(request_graph.updates))
 
     def __getitem__(self, name: str) -> m.GraphNode:
         return self.nodes[name]
@@ -57,16 +57,16 @@ class Graph:
         """The graph with other nodes, in the order of execution, and other values returned. Nodes
         that no output needs are dropped."""
         by_name = {node.name: node for node in nodes}
-        return replace(self, nodes=_needed(by_name, outputs), outputs=tuple(outputs))
+        return replace(self, nodes=_reachable(by_name, outputs), outputs=tuple(outputs))
 
     @cached_property
     def users(self) -> dict[str, tuple[str, ...]]:
         """Which values are computed from each."""
-        found: dict[str, list[str]] = {name: [] for name in self.nodes}
+        by_operand: dict[str, list[str]] = {name: [] for name in self.nodes}
         for name, node in self.nodes.items():
             for operand in dict.fromkeys(operands(node)):
-                found[operand].append(name)
-        return {name: tuple(users) for name, users in found.items()}
+                by_operand[operand].append(name)
+        return {name: tuple(users) for name, users in by_operand.items()}
 
     @cached_property
     def computed(self) -> tuple[str, ...]:
@@ -100,15 +100,15 @@ def operands(node: m.GraphNode) -> list[str]:
     return list(references([*node.args, *node.kwargs.values()]))
 
 
-def _needed(nodes: Mapping[str, m.GraphNode], outputs: Sequence[str]) -> dict[str, m.GraphNode]:
+def _reachable(nodes: Mapping[str, m.GraphNode], outputs: Sequence[str]) -> dict[str, m.GraphNode]:
     """The nodes that outputs depend on, and all inputs and tensors of the model."""
     needed: set[str] = set()
-    left = list(outputs)
-    while left:
-        name = left.pop()
+    pending = list(outputs)
+    while pending:
+        name = pending.pop()
         if name not in needed:
             needed.add(name)
-            left += operands(nodes[name])
+            pending += operands(nodes[name])
     return {
         name: node
         for name, node in nodes.items()
@@ -117,26 +117,26 @@ def _needed(nodes: Mapping[str, m.GraphNode], outputs: Sequence[str]) -> dict[st
 
 
 def _without_broadcasts(
-    given: Sequence[m.GraphNode],
+    original: Sequence[m.GraphNode],
 ) -> tuple[dict[str, m.GraphNode], dict[str, Any]]:
     """The nodes without broadcasts of tensors that are of one shape already, and what stands for
     their results: losses begin with them."""
-    shapes = {each.name: [tensor.shape for tensor in each.tensors] for each in given}
-    same: dict[str, Any] = {}
+    shapes = {value.name: [tensor.shape for tensor in value.tensors] for value in original}
+    substitutes: dict[str, Any] = {}
     dropped: dict[str, list[str]] = {}
     nodes: dict[str, m.GraphNode] = {}
-    for each in given:
-        node = with_values(each, same)
+    for value in original:
+        node = with_values(value, substitutes)
         parts = list(references(node.args))
         if node.op == "aten.broadcast_tensors.default" and all(
             shapes[part] == shapes[parts[0]] for part in parts
         ):
             dropped[node.name] = parts
         elif node.op == "getitem" and parts and parts[0] in dropped:
-            same[node.name] = {"node": dropped[parts[0]][int(str(node.args[1]))]}
+            substitutes[node.name] = {"node": dropped[parts[0]][int(str(node.args[1]))]}
         else:
             nodes[node.name] = node
-    return nodes, same
+    return nodes, substitutes
 
 
 def export_graph(
@@ -149,10 +149,10 @@ def export_graph(
     GraphError
         The file raises, or its model cannot be exported.
     """
-    return Graph.of(exported(source, name, dtype, zygote))
+    return Graph.from_export(request_graph(source, name, dtype, zygote))
 
 
-def exported(source: str, name: str, dtype: str | None, zygote: Zygote | None) -> m.Graph:
+def request_graph(source: str, name: str, dtype: str | None, zygote: Zygote | None) -> m.Graph:
     """What a worker says of the graph, as `export_graph` reads it; raises as that does."""
     from judge.evaluate.session import (  # noqa: PLC0415 (it starts what loads torch)
         CommandFailedError,

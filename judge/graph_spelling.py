@@ -22,7 +22,7 @@ _OTHER_OVERLOADS: Final = {
     "aten.special_log_softmax.default": "aten.log_softmax.int",
 }
 # A product with a matrix: all but the last dimension of the left are kept.
-_PRODUCT: Final = re.compile(r"(\w+)(\w),\2(\w)->\1\3")
+_MATMUL_EINSUM: Final = re.compile(r"(\w+)(\w),\2(\w)->\1\3")
 # What returns its operand, or a copy of it.
 _COPIES: Final = frozenset({
     "aten.alias.default", "aten.clone.default", "aten.detach.default", "aten.lift_fresh.default",
@@ -42,7 +42,7 @@ _AVERAGES: Final = frozenset(f"aten.avg_pool{rank}d.default" for rank in (1, 2, 
 _POOLING: Final = ([0], False, True, None)
 _CONVOLUTIONS: Final = frozenset(f"aten.conv{rank}d.default" for rank in (1, 2, 3))
 _CLAMP: Final = "aten.clamp.default"
-_TRAINING: Final = "aten._native_batch_norm_legit_functional.default"
+_TRAINING_BATCH_NORM: Final = "aten._native_batch_norm_legit_functional.default"
 # Of two operands, of an operand and a number.
 _EXTREMES: Final = {
     "aten.min.other": ("aten.minimum.default", "aten.clamp_max.default"),
@@ -52,7 +52,7 @@ _EXTREMES: Final = {
 }
 
 
-def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNode], Any]:
+def normalize(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNode], Any]:
     """The nodes and what the model returns, with copies left out of computed values (dropout that
     is off is one) and of those that only arithmetic reads, constants of one element written as
     numbers, and:
@@ -65,63 +65,63 @@ def spelled(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphNod
     pooling; an operator that has several names, such as `multiply`, by the usual one.
     """
     numbers: dict[str, Any] = {}
-    found: list[m.GraphNode] = []
+    normalized: list[m.GraphNode] = []
     computed: set[str] = set()
-    read = _only_read(nodes, outputs)
-    for each in nodes:
-        node = with_values(_by_usual_name(each), numbers)
-        copied = node.op == "aten.clone.default" and _node(node.args, 0) in computed
-        if not node.kwargs and (copied or node.name in read):
+    read_only_copies = _read_only_copies(nodes, outputs)
+    for original in nodes:
+        node = with_values(_canonical_op(original), numbers)
+        is_copy = node.op == "aten.clone.default" and _node_name(node.args, 0) in computed
+        if not node.kwargs and (is_copy or node.name in read_only_copies):
             numbers[node.name] = node.args[0]
             continue
         if node.op not in ("input", "tensor"):
             computed.add(node.name)
-        constant = node.op == "constant" or node.op in _COPIES
-        if constant and node.args and _is_number(node.args[0]):
+        is_constant = node.op == "constant" or node.op in _COPIES
+        if is_constant and node.args and _is_number(node.args[0]):
             numbers[node.name] = node.args[0]
         else:
-            found.append(_spelled(node))
-    outputs = replaced(outputs, numbers)
-    return _pooled_first(_without_diagonals(found), outputs), outputs
+            normalized.append(_normalize_node(node))
+    outputs = substitute(outputs, numbers)
+    return _pool_before_pointwise(_scale_by_diagonals(normalized), outputs), outputs
 
 
-def _by_usual_name(node: m.GraphNode) -> m.GraphNode:
+def _canonical_op(node: m.GraphNode) -> m.GraphNode:
     package, _, rest = node.op.partition(".")
     name, _, overload = rest.partition(".")
-    usual = _OTHER_OVERLOADS.get(node.op)
+    op = _OTHER_OVERLOADS.get(node.op)
     if package == "aten" and name in _ALIASES:
-        usual = f"aten.{_ALIASES[name]}.{overload}"
-    return node if usual is None else node.model_copy(update={"op": usual})
+        op = f"aten.{_ALIASES[name]}.{overload}"
+    return node if op is None else node.model_copy(update={"op": op})
 
 
-def _only_read(nodes: Sequence[m.GraphNode], outputs: Any) -> set[str]:
+def _read_only_copies(nodes: Sequence[m.GraphNode], outputs: Any) -> set[str]:
     """Copies of which nothing that may share their memory is returned."""
     users: dict[str, list[m.GraphNode]] = {}
     for node in nodes:
         for name in references([*node.args, *node.kwargs.values()]):
             users.setdefault(name, []).append(node)
-    returned, found = {*references(outputs)}, set[str]()
+    returned, read_only = {*references(outputs)}, set[str]()
     for node in reversed(nodes):
         if node.op in _COPIES and node.name not in returned:
             readers = users.get(node.name, [])
-            if all(reader.name in found or reader.op in _ARITHMETIC for reader in readers):
-                found.add(node.name)
-    return found
+            if all(reader.name in read_only or reader.op in _ARITHMETIC for reader in readers):
+                read_only.add(node.name)
+    return read_only
 
 
-def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
+def _scale_by_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
     """Products with a diagonal matrix as scalings of rows or columns."""
     diagonals = (n for n in nodes if n.op == "aten.diag.default" and len(n.args) == 1)
     vectors = {
         diagonal.name: diagonal for diagonal in diagonals if len(diagonal.tensors[0].shape) == 2
     }
-    ranks = {each.name: len(each.tensors[0].shape) for each in nodes if each.tensors}
-    found: list[m.GraphNode] = []
+    ranks = {node.name: len(node.tensors[0].shape) for node in nodes if node.tensors}
+    rewritten: list[m.GraphNode] = []
     for node in nodes:
         args: list[Any] = node.args
-        left = vectors.get(_node(args, 0)) if node.op in _MATRIX_PRODUCTS else None
-        right = vectors.get(_node(args, 1)) if node.op in _MATRIX_PRODUCTS else None
-        if left is not None and ranks.get(_node(args, 1)) == 2:
+        left = vectors.get(_node_name(args, 0)) if node.op in _MATRIX_PRODUCTS else None
+        right = vectors.get(_node_name(args, 1)) if node.op in _MATRIX_PRODUCTS else None
+        if left is not None and ranks.get(_node_name(args, 1)) == 2:
             size = left.tensors[0].shape[0]
             column = m.GraphNode(
                 name=f"{left.name}_rows_of_{node.name}"[:64],
@@ -129,94 +129,94 @@ def _without_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
                 args=[left.args[0], 1],
                 tensors=[left.tensors[0].model_copy(update={"shape": [size, 1]})],
             )
-            found += [column, _times(node, [{"node": column.name}, args[1]])]
-        elif right is not None and ranks.get(_node(args, 0)) == 2:
-            found.append(_times(node, [args[0], right.args[0]]))
+            rewritten += [column, _as_multiply(node, [{"node": column.name}, args[1]])]
+        elif right is not None and ranks.get(_node_name(args, 0)) == 2:
+            rewritten.append(_as_multiply(node, [args[0], right.args[0]]))
         else:
-            found.append(node)
-    return found
+            rewritten.append(node)
+    return rewritten
 
 
-def _pooled_first(nodes: Sequence[m.GraphNode], outputs: Any) -> list[m.GraphNode]:
+def _pool_before_pointwise(nodes: Sequence[m.GraphNode], outputs: Any) -> list[m.GraphNode]:
     """The average of what is linear in each element is that of the averages, of which there are
     fewer: a convolution with a window of one element goes behind the pooling after it."""
     users = Counter(references([[*node.args, *node.kwargs.values()] for node in nodes]))
     users.update(references(outputs))
     shapes = {node.name: node.tensors[0].shape for node in nodes if node.tensors}
-    kept: dict[str, m.GraphNode] = {}
+    rewritten: dict[str, m.GraphNode] = {}
     for node in nodes:
-        source = kept.get(_node(node.args, 0))
-        alone = source is not None and users[source.name] == 1
-        if source is None or not (alone and _averages(node) and _maps_elements(source, shapes)):
-            kept[node.name] = node
+        source = rewritten.get(_node_name(node.args, 0))
+        sole = source is not None and users[source.name] == 1
+        if source is None or not (sole and _is_avg_pool(node) and _is_pointwise(source, shapes)):
+            rewritten[node.name] = node
             continue
-        size = [*shapes[_node(source.args, 0)][:2], *node.tensors[0].shape[2:]]
+        shape = [*shapes[_node_name(source.args, 0)][:2], *node.tensors[0].shape[2:]]
         pooled = m.GraphNode(
             name=f"{node.name}_before_{source.name}"[:64],
             op=node.op,
             args=[source.args[0], *node.args[1:]],
-            tensors=[node.tensors[0].model_copy(update={"shape": size})],
+            tensors=[node.tensors[0].model_copy(update={"shape": shape})],
         )
-        del kept[source.name]
-        kept[pooled.name] = pooled
+        del rewritten[source.name]
+        rewritten[pooled.name] = pooled
         args = [{"node": pooled.name}, *source.args[1:]]
-        changed = {"name": node.name, "args": args, "tensors": node.tensors}
-        kept[node.name] = source.model_copy(update=changed)
-    return list(kept.values())
+        update = {"name": node.name, "args": args, "tensors": node.tensors}
+        rewritten[node.name] = source.model_copy(update=update)
+    return list(rewritten.values())
 
 
-def _averages(node: m.GraphNode) -> bool:
+def _is_avg_pool(node: m.GraphNode) -> bool:
     """Whether it is average pooling in which no window reaches past the edge."""
     if node.op not in _AVERAGES or node.kwargs:
         return False
     args: list[Any] = [*node.args[3:], *_POOLING[max(0, len(node.args) - 3) :]]
     padding, ceil, _, divisor = args
-    inside = not any(_listed(padding)) and not ceil and divisor is None
-    return inside and math.prod(_listed(node.args[1])) > 1
+    unpadded = not any(_as_list(padding)) and not ceil and divisor is None
+    return unpadded and math.prod(_as_list(node.args[1])) > 1
 
 
-def _maps_elements(node: m.GraphNode, shapes: Mapping[str, Sequence[int]]) -> bool:
+def _is_pointwise(node: m.GraphNode, shapes: Mapping[str, Sequence[int]]) -> bool:
     """Whether it is a convolution with a window of one element, at each element."""
     if node.op not in _CONVOLUTIONS or node.kwargs:
         return False
     args: list[Any] = [*node.args[3:5], *([1], [0])[max(0, len(node.args) - 3) :]]
-    stride, padding = ({*_listed(arg)} for arg in args)
-    window = shapes.get(_node(node.args, 1), ())[2:]
+    stride, padding = ({*_as_list(arg)} for arg in args)
+    window = shapes.get(_node_name(node.args, 1), ())[2:]
     return stride == {1} and padding == {0} and {*window} == {1}
 
 
-def _listed(value: Any) -> list[int]:
+def _as_list(value: Any) -> list[int]:
     return value if isinstance(value, list) else [value]
 
 
 def references(argument: Any) -> Iterator[str]:
     """Names of the nodes that an argument, or a list of them, refers to."""
     if isinstance(argument, list):
-        for each in argument:
-            yield from references(each)
+        for element in argument:
+            yield from references(element)
     elif isinstance(argument, dict) and isinstance(argument.get("node"), str):
         yield argument["node"]
 
 
-def _times(node: m.GraphNode, args: list[Any]) -> m.GraphNode:
+def _as_multiply(node: m.GraphNode, args: list[Any]) -> m.GraphNode:
     return node.model_copy(update={"op": "aten.mul.Tensor", "args": args})
 
 
-def _node(args: Sequence[Any], place: int) -> str:
-    value = args[place] if place < len(args) else None
+def _node_name(args: Sequence[Any], index: int) -> str:
+    value = args[index] if index < len(args) else None
     return str(value.get("node", "")) if isinstance(value, dict) else ""
 
 
-def _spelled(node: m.GraphNode) -> m.GraphNode:
+def _normalize_node(node: m.GraphNode) -> m.GraphNode:
     args: list[Any] = node.args
     if node.op == "aten.einsum.default" and len(args) > 1 and isinstance(args[1], list):
-        product = _PRODUCT.fullmatch(str(args[0]).replace(" ", ""))
+        product = _MATMUL_EINSUM.fullmatch(str(args[0]).replace(" ", ""))
         if product and len({*product[1], product[2], product[3]}) == len(product[1]) + 2:
             return node.model_copy(update={"op": "aten.matmul.default", "args": args[1]})
     elif node.op in _ADAPTIVE:
         rank = _ADAPTIVE[node.op]
         if args[1] in ([1] * rank, 1):
-            dims = [-each for each in range(rank, 0, -1)]
+            dims = [-axis for axis in range(rank, 0, -1)]
             return node.model_copy(update={"op": "aten.mean.dim", "args": [args[0], dims, True]})
     elif node.op == _CLAMP and not node.kwargs and None in (bounds := [*args[1:], None][:2]):
         # Of one bound.
@@ -226,24 +226,24 @@ def _spelled(node: m.GraphNode) -> m.GraphNode:
         )
     elif node.op in _EXTREMES and len(args) > 1:
         return node.model_copy(update={"op": _EXTREMES[node.op][_is_number(args[1])]})
-    elif node.op == _TRAINING and args[5] is True:
-        plain = [*args[:3], True, *args[6:]]
+    elif node.op == _TRAINING_BATCH_NORM and args[5] is True:
+        arguments = [*args[:3], True, *args[6:]]
         return node.model_copy(
-            update={"op": "aten._native_batch_norm_legit.no_stats", "args": plain}
+            update={"op": "aten._native_batch_norm_legit.no_stats", "args": arguments}
         )
     return node
 
 
 def with_values(node: m.GraphNode, values: Mapping[str, Any]) -> m.GraphNode:
     """The node with other arguments for some of the values that it is computed from, by name."""
-    kwargs = {key: replaced(value, values) for key, value in node.kwargs.items()}
-    return node.model_copy(update={"args": replaced(node.args, values), "kwargs": kwargs})
+    kwargs = {key: substitute(value, values) for key, value in node.kwargs.items()}
+    return node.model_copy(update={"args": substitute(node.args, values), "kwargs": kwargs})
 
 
-def replaced(argument: Any, values: Mapping[str, Any]) -> Any:
+def substitute(argument: Any, values: Mapping[str, Any]) -> Any:
     """An argument with what `values` has, by name, in place of references to nodes."""
     if isinstance(argument, list):
-        return [replaced(each, values) for each in argument]
+        return [substitute(element, values) for element in argument]
     if isinstance(argument, dict) and isinstance(argument.get("node"), str):
         return values.get(argument["node"], argument)
     return argument

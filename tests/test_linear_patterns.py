@@ -24,7 +24,7 @@ BOUNDED = {
     ("meanings.py", "_meaning"): "words of the shipped table of meanings",
     ("docstrings.py", "summary"): "names of a kernel's parameters, on 2,000 characters",
     ("store.py", "_ID"): "a fixed number of hexadecimal digits",
-    ("cudart.py", "_loaded"): "lines of this process's own /proc/self/maps",
+    ("cudart.py", "_loaded_runtimes"): "lines of this process's own /proc/self/maps",
 }
 
 

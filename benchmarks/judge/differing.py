@@ -98,7 +98,7 @@ def _variants(problem: ProblemFile) -> Iterator[str]:
     sizes = Sizes(problem, _ELEMENTS)
     found: list[Variant] = []
     for block in _BLOCKS:
-        found += sizes.enlarged(block)[0].values()
+        found += sizes.enlarge(block)[0].values()
         whole = sizes.whole_blocks(block)
         found += [whole] if whole is not None else []
     for seed in range(_SHAPES // 4):
@@ -131,7 +131,7 @@ def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator
 
 
 def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path) -> Any:
-    described = loaded.described()
+    described = loaded.describe()
     command = described.kernel(
         [loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=kernel,

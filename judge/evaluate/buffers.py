@@ -170,17 +170,17 @@ def copy(source: Any, into: Exported) -> None:
 
 def pristine(exported: Exported) -> Any:
     """Return a copy of a buffer's contents in memory that no worker can reach."""
-    kept = exported.tensor.clone()
-    synchronize(kept.device)
-    return kept
+    clone = exported.tensor.clone()
+    synchronize(clone.device)
+    return clone
 
 
-def unchanged(exported: Exported, kept: Any) -> bool:
+def unchanged(exported: Exported, original: Any) -> bool:
     """Whether a buffer still has, bit for bit, the contents that `pristine` copied."""
-    now, then = exported.flat, as_bytes(kept)
-    return now.numel() == then.numel() and all(
+    current, expected = exported.flat, as_bytes(original)
+    return current.numel() == expected.numel() and all(
         torch.equal(a, b)
-        for a, b in zip(now.split(_COMPARE_BYTES), then.split(_COMPARE_BYTES), strict=True)
+        for a, b in zip(current.split(_COMPARE_BYTES), expected.split(_COMPARE_BYTES), strict=True)
     )
 
 
@@ -246,10 +246,10 @@ def refill(exported: Exported, seed: int) -> None:
 def nudge(exported: Exported, step: float, seed: int) -> None:
     """Multiply every number of a floating-point buffer by 1 + `step` or 1 - `step`, at random."""
     tensor = exported.tensor
-    noise = torch.Generator(device=tensor.device).manual_seed(seed)
+    generator = torch.Generator(device=tensor.device).manual_seed(seed)
     for part in tensor.reshape(-1).split(_NUDGED):
-        up = torch.randint(2, part.shape, generator=noise, device=part.device) * 2 - 1
-        part.mul_((1.0 + step * up).to(part.dtype))
+        signs = torch.randint(2, part.shape, generator=generator, device=part.device) * 2 - 1
+        part.mul_((1.0 + step * signs).to(part.dtype))
     synchronize(tensor.device)
 
 

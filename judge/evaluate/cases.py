@@ -9,7 +9,7 @@ from typing import Literal
 from judge.evaluate.options import LEAST_SEEDS
 from judge.evaluate.result import Case
 from judge.problem.source import ProblemFile
-from judge.problem.variants import INTERPRET_ELEMENTS, REDUCED_ELEMENTS, propose, shortened
+from judge.problem.variants import INTERPRET_ELEMENTS, REDUCED_ELEMENTS, propose, shorten
 from judge.worker.messages import ValueKind
 
 ShapeLabel = Literal["full", "reduced", "variant"]
@@ -65,13 +65,13 @@ class PlannedShape:
     """Judged only while the other smaller shapes leave a deliberate mistake unnoticed."""
 
     @property
-    def described(self) -> str:
+    def changed_constants(self) -> str:
         """The changed constants, to append to the shape's name."""
-        told = ", ".join(f"{name}={value}" for name, value in self.constants.items())
-        return f" ({told})" if told else ""
+        changes = ", ".join(f"{name}={value}" for name, value in self.constants.items())
+        return f" ({changes})" if changes else ""
 
 
-def uncalled(
+def uncalled_case(
     shape: PlannedShape, kind: ValueKind, *, why_not: str | None = None, problem: str | None = None
 ) -> Case:
     """A case without a call of the kernel, or before it."""
@@ -115,19 +115,19 @@ def plan(
         limit_elements=INTERPRET_ELEMENTS if tiny else REDUCED_ELEMENTS,
     )
     smaller = any(proposal.label == "reduced" for proposal in proposals)
-    drawn = _Draw([secrets.randbits(SEED_BITS) for _ in range(max(seeds, LEAST_SEEDS))])
+    draw = _Draw([secrets.randbits(SEED_BITS) for _ in range(max(seeds, LEAST_SEEDS))])
     # Of a dimension of one element little depends on the values.
-    telling = (n for n, proposal in enumerate(proposals) if 1 not in proposal.constants.values())
-    main = next(telling, 0)
-    known = [proposal.constants for proposal in proposals]
-    also = shortened(problem) if known and not (tiny and smaller) else []
-    spare = [variant for variant in also if variant.constants not in known]
+    varied = (i for i, proposal in enumerate(proposals) if 1 not in proposal.constants.values())
+    main = next(varied, 0)
+    proposed = [proposal.constants for proposal in proposals]
+    shorter = shorten(problem) if proposed and not (tiny and smaller) else []
+    spare = [variant for variant in shorter if variant.constants not in proposed]
     shapes = [
         PlannedShape(
             proposal.label,
             problem.with_constants(proposal.constants),
             dict(proposal.constants),
-            drawn.cases(
+            draw.cases(
                 EVERY_KIND if number == main else (ValueKind.NORMAL,), observe=number == main
             ),
             spare=number >= len(proposals),
@@ -138,8 +138,8 @@ def plan(
         return shapes
     kinds = (ValueKind.NORMAL, ValueKind.GIVEN) if shapes else EVERY_KIND
     # The given distribution at the given shape under a seed of its own, whatever came before.
-    given = drawn.cases(kinds, observe=True)
-    return [*shapes, PlannedShape("full", problem.text, {}, given)]
+    full_cases = draw.cases(kinds, observe=True)
+    return [*shapes, PlannedShape("full", problem.text, {}, full_cases)]
 
 
 def further_case(
@@ -159,19 +159,19 @@ class _Draw:
 
     def cases(self, kinds: tuple[ValueKind, ...], *, observe: bool) -> tuple[PlannedCase, ...]:
         """One case a kind; the first is observed if any is, and one is left alone."""
-        found = []
+        cases = []
         for number, kind in enumerate(kinds):
             index, seed = next(self._seeds)
             poison, watched = next(self._poison), observe and number == 0
             # Of inputs that hardly vary a norm multiplies the roundings of its mean by 300.
             loose = kind is ValueKind.TINY
-            found.append(PlannedCase(kind, seed, index, poison, watched, loose))
-        plain = [
+            cases.append(PlannedCase(kind, seed, index, poison, watched, loose))
+        unwatched = [
             number
-            for number, case in enumerate(found)
+            for number, case in enumerate(cases)
             if not (case.poison or case.observe) and case.kind not in _SILENT
         ]
-        if plain and len(found) > _MANY:
-            number = secrets.choice(plain)
-            found[number] = replace(found[number], hide=False)
-        return tuple(found)
+        if unwatched and len(cases) > _MANY:
+            number = secrets.choice(unwatched)
+            cases[number] = replace(cases[number], hide=False)
+        return tuple(cases)

@@ -154,9 +154,9 @@ def _products() -> dict[str, Prepare]:
 
     def scaled(n: int, device: str) -> Launch:
         a, b = (torch.randn(n, n, device=device).to(torch.float8_e4m3fn) for _ in range(2))
-        one = torch.ones((), device=device)
+        unit_scale = torch.ones((), device=device)
         return lambda: torch._scaled_mm(
-            a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+            a, b.t(), unit_scale, unit_scale, out_dtype=torch.bfloat16, use_fast_accum=True
         )
 
     return {
@@ -186,9 +186,9 @@ def _rate(bench: _Bench, name: str, prepare: Prepare, sizes: Sequence[int]) -> f
 @contextlib.contextmanager
 def _fp32_products(precision: str) -> Iterator[None]:
     """Let float32 products round to TF32, or not, meanwhile."""
-    before = torch.get_float32_matmul_precision()
+    previous = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(previous)

@@ -51,10 +51,10 @@ def card_id(device: str) -> str:
 
 def run_query(command: Sequence[str]) -> str:
     """Run `command` and return its output."""
-    done = subprocess.run(
+    completed = subprocess.run(
         command, capture_output=True, text=True, timeout=_QUERY_TIMEOUT_S, check=True
     )
-    return done.stdout
+    return completed.stdout
 
 
 def read(card: str, when: Phase, query: Query = run_query) -> ClockSample:
@@ -73,16 +73,16 @@ def read(card: str, when: Phase, query: Query = run_query) -> ClockSample:
         try:
             return _sample(query(command), when)
         except subprocess.CalledProcessError as error:
-            refused = error
-    raise refused
+            failure = error
+    raise failure
 
 
 def _sample(output: str, when: Phase) -> ClockSample:
     lines = output.strip().splitlines()
     values = [part.strip() for part in lines[0].split(",")] if lines else []
     values += [""] * (len(_FIELDS) + 1 - len(values))
-    *whole, power = (_number(value) for value in values[:4])
-    sm, memory, temperature = (None if value is None else round(value) for value in whole)
+    *integers, power = (_number(value) for value in values[:4])
+    sm, memory, temperature = (None if value is None else round(value) for value in integers)
     return ClockSample(
         when=when,
         sm_mhz=sm,
@@ -142,12 +142,12 @@ class ClockWatch:
     @property
     def clocks(self) -> Clocks:
         """What was read so far."""
-        found = Clocks(samples=tuple(self._samples), note=self._note)
-        reasons = throttling(found)
+        clocks = Clocks(samples=tuple(self._samples), note=self._note)
+        reasons = throttling(clocks)
         if reasons and not self._note:
             note = f"clocks were lowered during the timing: {', '.join(reasons)}"
-            return found.model_copy(update={"note": note})
-        return found
+            return clocks.model_copy(update={"note": note})
+        return clocks
 
     def _watch(self) -> None:
         while not self._ended.wait(self._period_s):

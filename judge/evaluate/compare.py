@@ -82,16 +82,16 @@ def expect(values: Any, dtype: Any, sensitivity: float = 0.0) -> Expected:
     if not (dtype.is_floating_point or dtype.is_complex):
         return Expected(values, dtype, 0.0, 0.0, representable=True)
     largest = float(torch.finfo(real_dtype(dtype)).max)
-    found = _at_once(values, dtype, lambda kernels: kernels.size(values, dtype, largest))
-    squares, count, rounded = found or _size(values, dtype, largest)
+    sums = _in_one_pass(values, dtype, lambda kernels: kernels.sum_squares(values, dtype, largest))
+    squares, count, rounded = sums or _sum_squares(values, dtype, largest)
     norm = max(math.sqrt(squares), sensitivity)
     rms = norm / math.sqrt(count) if count else 0.0
     wider = values.dtype.itemsize > dtype.itemsize
     return Expected(values, dtype, norm, rms, representable=wider and not rounded)
 
 
-def _size(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
-    """See `compare_kernels.size`."""
+def _sum_squares(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
+    """See `compare_kernels.sum_squares`."""
     squares = torch.zeros((), dtype=torch.float64, device=values.device)
     count = torch.zeros((), dtype=torch.int64, device=values.device)
     rounded = torch.zeros((), dtype=torch.int64, device=values.device)
@@ -105,7 +105,7 @@ def _size(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
     return float(squares), int(count), int(rounded)
 
 
-def _at_once(values: Any, dtype: Any, ask: Callable[[ModuleType], T]) -> T | None:
+def _in_one_pass(values: Any, dtype: Any, compute: Callable[[ModuleType], T]) -> T | None:
     """What `compare_kernels` answers; None where it cannot, or tensors are not worth it."""
     if values.device.type != "cuda" or values.numel() < _LARGE:
         return None
@@ -114,7 +114,7 @@ def _at_once(values: Any, dtype: Any, ask: Callable[[ModuleType], T]) -> T | Non
         from judge.evaluate import compare_kernels  # noqa: PLC0415
 
         if compare_kernels.fits(values, dtype):
-            return ask(compare_kernels)
+            return compute(compare_kernels)
     return None
 
 
@@ -135,28 +135,28 @@ def compare(got: Any, expected: Expected, limits: Bounds | None, output: int = 0
         The output's number, for the counterexamples.
     """
     if tuple(got.shape) != tuple(expected.values.shape):
-        return _unlike(f"shape {list(got.shape)} instead of {list(expected.values.shape)}")
+        return _mismatch(f"shape {list(got.shape)} instead of {list(expected.values.shape)}")
     if got.dtype != expected.dtype:
-        return _unlike(f"dtype {dtype_name(got.dtype)} instead of {dtype_name(expected.dtype)}")
+        return _mismatch(f"dtype {dtype_name(got.dtype)} instead of {dtype_name(expected.dtype)}")
     if expected.exact:
         return _compare_exact(got, expected, output)
-    found = _Found(expected, limits, output)
-    sums = _at_once(
+    comparison = _Comparison(expected, limits, output)
+    sums = _in_one_pass(
         expected.values,
         expected.dtype,
-        lambda kernels: kernels.difference(got, expected.values, **found.measures),
+        lambda kernels: kernels.difference(got, expected.values, **comparison.measures),
     )
-    if sums is not None and (result := found.result(_Sums(*sums))).problem is None:
+    if sums is not None and (result := comparison.result(_Sums(*sums))).problem is None:
         return result  # what is wrong is looked at again, for examples
     for (start, left), (_, right) in zip(_chunks(got), _chunks(expected.values), strict=True):
-        found.add(start, left, right)
-    return found.result(found.sums)
+        comparison.add(start, left, right)
+    return comparison.result(comparison.sums)
 
 
-def apart(one: Sequence[Any], other: Sequence[Any]) -> float:
+def distance(first: Sequence[Any], second: Sequence[Any]) -> float:
     """The largest ‖one − other‖₂ / ‖one‖₂ of two calls' outputs, over the finite elements."""
     largest = 0.0
-    for left, right in zip(one, other, strict=True):
+    for left, right in zip(first, second, strict=True):
         squares = norm = 0.0
         for (_, a), (_, b) in zip(_chunks(left), _chunks(right), strict=True):
             wide, again = a.double(), b.double()
@@ -179,7 +179,7 @@ class _Sums:
     bad: int = 0
 
 
-class _Found:
+class _Comparison:
     """Accumulates a comparison chunk by chunk."""
 
     def __init__(self, expected: Expected, limits: Bounds | None, output: int) -> None:
@@ -227,9 +227,9 @@ class _Found:
             self._furthest = float(top)
             self._furthest_example = [self._example(start, int(at), left, right)]
 
-    def _example(self, start: int, place: int, left: Any, right: Any) -> Counterexample:
-        pair = float(left[place]), float(right[place])
-        return _example(self._expected, self._output, start + place, *pair)
+    def _example(self, start: int, coordinate: int, left: Any, right: Any) -> Counterexample:
+        pair = float(left[coordinate]), float(right[coordinate])
+        return _example(self._expected, self._output, start + coordinate, *pair)
 
     def result(self, sums: _Sums) -> Difference:
         """What sums over all elements say, with the examples so far."""
@@ -290,7 +290,7 @@ def _compare_exact(got: Any, expected: Expected, output: int) -> Difference:
     return Difference(problem, largest, math.inf, math.inf, unequal, tuple(examples))
 
 
-def _unlike(problem: str) -> Difference:
+def _mismatch(problem: str) -> Difference:
     return Difference(problem, math.inf, math.inf, math.inf, 1)
 
 
@@ -300,15 +300,15 @@ def _differ(left: Any, right: Any) -> Any:
 
 
 def _example(
-    expected: Expected, output: int, flat: int, got: float, wanted: float
+    expected: Expected, output: int, flat: int, got: float, value: float
 ) -> Counterexample:
     # Complex numbers are compared as pairs of reals, which is one dimension more.
     shape = [*expected.values.shape, *([2] if expected.dtype.is_complex else [])]
     index: list[int] = []
     for size in reversed(shape):
-        flat, place = divmod(flat, size)
-        index.append(place)
-    return Counterexample(output=output, index=tuple(reversed(index)), got=got, expected=wanted)
+        flat, coordinate = divmod(flat, size)
+        index.append(coordinate)
+    return Counterexample(output=output, index=tuple(reversed(index)), got=got, expected=value)
 
 
 def _chunks(tensor: Any) -> Iterator[tuple[int, Any]]:

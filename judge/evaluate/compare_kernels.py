@@ -32,7 +32,7 @@ def _differ(left, right):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _difference_kernel(  # type: ignore[no-untyped-def] # noqa: ANN202, PLR0917
-    got, values, bounds, found, size,  # noqa: ANN001
+    got, values, bounds, partials, size,  # noqa: ANN001
     BLOCK: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
     absolute, rms = tl.load(bounds), tl.load(bounds + 1)
@@ -45,9 +45,9 @@ def _difference_kernel(  # type: ignore[no-untyped-def] # noqa: ANN202, PLR0917
     bad = tl.zeros((BLOCK,), dtype=tl.int32)
     first = tl.program_id(0).to(tl.int64) * (BLOCK * STEPS)
     for step in range(STEPS):
-        at = first + step * BLOCK + tl.arange(0, BLOCK)
-        left = tl.load(got + at, mask=at < size, other=0.0).to(tl.float64)
-        right = tl.load(values + at, mask=at < size, other=0.0).to(tl.float64)
+        offsets = first + step * BLOCK + tl.arange(0, BLOCK)
+        left = tl.load(got + offsets, mask=offsets < size, other=0.0).to(tl.float64)
+        right = tl.load(values + offsets, mask=offsets < size, other=0.0).to(tl.float64)
         finite = tl.abs(right) < float("inf")
         unlike = tl.where(finite, left != left, _differ(left, right))  # noqa: PLR0124
         usable = finite & (unlike == 0)
@@ -63,18 +63,18 @@ def _difference_kernel(  # type: ignore[no-untyped-def] # noqa: ANN202, PLR0917
         unequal += _differ(left, _rounded(right, got)).to(tl.int32)
         unlikes += unlike.to(tl.int32)
         bad += (unlike | (usable & (scaled > allowed))).to(tl.int32)
-    own = found + tl.program_id(0).to(tl.int64) * 6
-    tl.store(own, tl.sum(squares, 0))
-    tl.store(own + 1, tl.max(furthest, 0))
-    tl.store(own + 2, tl.max(worst, 0))
-    tl.store(own + 3, tl.sum(unequal, 0).to(tl.float64))
-    tl.store(own + 4, tl.sum(unlikes, 0).to(tl.float64))
-    tl.store(own + 5, tl.sum(bad, 0).to(tl.float64))
+    row = partials + tl.program_id(0).to(tl.int64) * 6
+    tl.store(row, tl.sum(squares, 0))
+    tl.store(row + 1, tl.max(furthest, 0))
+    tl.store(row + 2, tl.max(worst, 0))
+    tl.store(row + 3, tl.sum(unequal, 0).to(tl.float64))
+    tl.store(row + 4, tl.sum(unlikes, 0).to(tl.float64))
+    tl.store(row + 5, tl.sum(bad, 0).to(tl.float64))
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-def _size_kernel(  # type: ignore[no-untyped-def] # noqa: ANN202, PLR0917
-    values, like, bounds, found, size,  # noqa: ANN001
+def _sum_squares_kernel(  # type: ignore[no-untyped-def] # noqa: ANN202, PLR0917
+    values, like, bounds, partials, size,  # noqa: ANN001
     BLOCK: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
     largest = tl.load(bounds)
@@ -83,17 +83,17 @@ def _size_kernel(  # type: ignore[no-untyped-def] # noqa: ANN202, PLR0917
     rounded = tl.zeros((BLOCK,), dtype=tl.int32)
     first = tl.program_id(0).to(tl.int64) * (BLOCK * STEPS)
     for step in range(STEPS):
-        at = first + step * BLOCK + tl.arange(0, BLOCK)
-        wide = tl.load(values + at, mask=at < size, other=0.0).to(tl.float64)
+        offsets = first + step * BLOCK + tl.arange(0, BLOCK)
+        wide = tl.load(values + offsets, mask=offsets < size, other=0.0).to(tl.float64)
         finite = tl.abs(wide) < float("inf")
         within = tl.where(finite, tl.minimum(tl.maximum(wide, -largest), largest), 0.0)
         squares += within * within
-        count += (finite & (at < size)).to(tl.int32)
+        count += (finite & (offsets < size)).to(tl.int32)
         rounded += _differ(_rounded(wide, like), wide).to(tl.int32)
-    own = found + tl.program_id(0).to(tl.int64) * 3
-    tl.store(own, tl.sum(squares, 0))
-    tl.store(own + 1, tl.sum(count, 0).to(tl.float64))
-    tl.store(own + 2, tl.sum(rounded, 0).to(tl.float64))
+    row = partials + tl.program_id(0).to(tl.int64) * 3
+    tl.store(row, tl.sum(squares, 0))
+    tl.store(row + 1, tl.sum(count, 0).to(tl.float64))
+    tl.store(row + 2, tl.sum(rounded, 0).to(tl.float64))
 
 
 def fits(values: Any, dtype: Any) -> bool:
@@ -124,21 +124,21 @@ def difference(
     bounds = torch.tensor(
         [absolute, rms, allowed, largest], dtype=torch.float64, device=values.device
     )
-    found = _run(_difference_kernel, (got, values, bounds), 6)
-    furthest, worst = found[:, 1:3].amax(0).tolist()
-    squares, *counts = found[:, (0, 3, 4, 5)].sum(0).tolist()
+    partials = _run(_difference_kernel, (got, values, bounds), 6)
+    furthest, worst = partials[:, 1:3].amax(0).tolist()
+    squares, *counts = partials[:, (0, 3, 4, 5)].sum(0).tolist()
     unequal, unlike, bad = (int(count) for count in counts)
     return squares, furthest, worst, unequal, unlike, bad
 
 
-def size(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
+def sum_squares(values: Any, dtype: Any, largest: float) -> tuple[float, int, int]:
     """Σ of the squares of what is finite, how many are, and how many `dtype` would round.
 
     Parameters as in `difference`; numbers beyond `largest` count as that.
     """
     bounds = torch.tensor([largest], dtype=torch.float64, device=values.device)
     like = torch.empty(1, dtype=dtype, device=values.device)
-    squares, count, rounded = _run(_size_kernel, (values, like, bounds), 3).sum(0).tolist()
+    squares, count, rounded = _run(_sum_squares_kernel, (values, like, bounds), 3).sum(0).tolist()
     return squares, int(count), int(rounded)
 
 
@@ -147,6 +147,6 @@ def _run(kernel: Any, arguments: tuple[Any, ...], columns: int) -> Any:
     total = arguments[0].numel()
     programs = triton.cdiv(total, _BLOCK * _STEPS)
     device = arguments[0].device
-    found = torch.empty((programs, columns), dtype=torch.float64, device=device)
-    kernel[(programs,)](*arguments, found, total, BLOCK=_BLOCK, STEPS=_STEPS)
-    return found
+    partials = torch.empty((programs, columns), dtype=torch.float64, device=device)
+    kernel[(programs,)](*arguments, partials, total, BLOCK=_BLOCK, STEPS=_STEPS)
+    return partials

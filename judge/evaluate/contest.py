@@ -121,28 +121,28 @@ class Contest:
         except WorkerError as error:
             problem, fault = str(error), error.fault
         bad = [outcome for outcome in outcomes if outcome.case.counted and not outcome.case.passed]
-        own = candidate and self.evidence.own
+        own_model = candidate and self.evidence.is_own_model
         # The problem's own model is timed whatever its values.
-        if bad and not own:
+        if bad and not own_model:
             problem, fault = bad[0].case.problem, bad[0].case.fault
         contestant.worker.take_back("inputs", "outputs")
         checked = bool(contestant.outputs)
-        unseen = None if checked or problem else f"no case counts: {outcomes[0].case.why_not}"
-        if problem is None and (checked or own):
+        uncounted = None if checked or problem else f"no case counts: {outcomes[0].case.why_not}"
+        if problem is None and (checked or own_model):
             # Where no case counts, it was never called, and checks would tell nothing.
             return Contender(
                 entrant.name, contestant.worker, contestant.outputs, checked=checked,
                 overlaps=contestant.overlaps,
             )  # fmt: skip
         contestant.worker.stop()
-        if candidate and unseen:
-            self.evidence.unseen.append(f"in a fresh process at the given shape {unseen}")
+        if candidate and uncounted:
+            self.evidence.untested.append(f"in a fresh process at the given shape {uncounted}")
         elif candidate:
             self.evidence.wrong.append(f"in a fresh process at the given shape: {problem}")
             self.evidence.faults += [fault] if fault is not None else []
             self.evidence.cheats += [cheat for outcome in outcomes for cheat in outcome.cheats]
         else:
-            self.notes.append(f"{entrant.name} is not timed: {problem or unseen}")
+            self.notes.append(f"{entrant.name} is not timed: {problem or uncounted}")
         return None
 
     def _entrants(self) -> list[Contender] | None:
@@ -166,15 +166,15 @@ class Contest:
     ) -> list[Contender]:
         """The problem's own model in its forms, each called once and close to the oracle."""
         contenders: list[Contender] = []
-        left = self.options.compile_seconds
+        remaining = self.options.compile_seconds
         for form, (worker, loaded) in loading.items():
             compiled = form != EAGER
             self.say(Progress(f"starting {form}", Step.COMPILE if compiled else Step.WORK))
-            begun = time.monotonic()
+            start = time.monotonic()
             try:
                 loaded.result()
-                seconds = max(_LEAST_COMPILE_S, left) if compiled else CALL_SECONDS
-                outputs, problem = self._called(worker, seconds)
+                seconds = max(_LEAST_COMPILE_S, remaining) if compiled else CALL_SECONDS
+                outputs, problem = self._call(worker, seconds)
             except WorkerError as error:
                 self.notes.append(f"{form} is not timed: {error}")
                 worker.stop()
@@ -183,10 +183,10 @@ class Contest:
                     self.notes.append(f"{form} is timed although its result is wrong: {problem}")
                 contenders.append(Contender(form, worker, outputs, checked=False))
             if compiled:
-                left -= time.monotonic() - begun
+                remaining -= time.monotonic() - start
         return contenders
 
-    def _called(self, worker: Worker, seconds: float) -> tuple[Sequence[m.TensorSpec], str | None]:
+    def _call(self, worker: Worker, seconds: float) -> tuple[Sequence[m.TensorSpec], str | None]:
         """The outputs of one call, and how they are off."""
         prepared = self.stage.prepare(m.ValueKind.GIVEN, self.seeds[0])
         lent = worker.lend("inputs", [input_.tensor for input_ in prepared.inputs])
@@ -235,7 +235,7 @@ def _launch_check(stage: Stage, kind: m.ValueKind) -> CheckLaunch:
 
     def check(seed: int, outputs: Sequence[Any]) -> str | None:
         prepared = case(seed)
-        if prepared.raised:
+        if prepared.error_type:
             raise ProblemFaultError(
                 f"the reference failed while timed launches were checked: {prepared.why_not}"
             )

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from judge.evaluate.buffers import Lent, arguments, copy, disturb, names, pristine, unchanged, write
-from judge.evaluate.cases import PlannedCase, uncalled
+from judge.evaluate.cases import PlannedCase, uncalled_case
 from judge.evaluate.enlarge import LoopCounts
-from judge.evaluate.outputs import constant, sample, unlike
+from judge.evaluate.outputs import describe_constant, describe_mismatch, sample
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.rules import Checked
 from judge.evaluate.session import (
@@ -33,22 +33,22 @@ _NAMED = 5
 class Observations:
     """What the candidate's process did, by its own report."""
 
-    seen: list[m.Observed] = field(default_factory=list)
+    reports: list[m.Observed] = field(default_factory=list)
     watched: bool = False
     """A call that was observed has returned."""
 
     def names(self, field_name: str) -> dict[str, int]:
         """Counts by name over all calls, of `triton_launches`, `aten` or `kernels`."""
-        found: dict[str, int] = {}
-        for observed in self.seen:
+        counts: dict[str, int] = {}
+        for observed in self.reports:
             for name, count in getattr(observed, field_name).items():
-                found[name] = found.get(name, 0) + count
-        return found
+                counts[name] = counts.get(name, 0) + count
+        return counts
 
     def all(self, field_name: str) -> list[str]:
         """Everything listed under `patched`, `libraries` or `notes`, once."""
         return list(
-            dict.fromkeys(x for observed in self.seen for x in getattr(observed, field_name))
+            dict.fromkeys(x for observed in self.reports for x in getattr(observed, field_name))
         )
 
 
@@ -101,14 +101,14 @@ class Contestant:
             The file cannot be executed, or its arguments cannot be bound.
         """
         self._previous = None
-        described = stage.problem
+        problem = stage.problem
         self._parameters = stage.parameters()
         lent = self.worker.lend(
-            "parameters", [parameter.tensor for parameter in described.parameters]
+            "parameters", [parameter.tensor for parameter in problem.parameters]
         )
         write(lent, self._parameters)
         self._lent_parameters = lent
-        command = described.kernel(
+        command = problem.kernel(
             stage.input_names(),
             buffers=[buffer.name for buffer in lent if buffer is not None],
             source=self.kernel.text,
@@ -118,13 +118,13 @@ class Contestant:
             precision=self.settings.precision,
             seed=self.settings.model_seed,
         )
-        self.observations.seen.append(self.worker.load_kernel(command).observed)
+        self.observations.reports.append(self.worker.load_kernel(command).observed)
 
     def run(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> Outcome:
         """Run one prepared case."""
         start = time.perf_counter()
         self.counts = replace(self.counts, too_long=False)
-        outcome = Outcome(uncalled(stage.shape, planned.kind, why_not=prepared.why_not))
+        outcome = Outcome(uncalled_case(stage.shape, planned.kind, why_not=prepared.why_not))
         eager = prepared.eager.largest("norm_ratio") if prepared.eager else None
         outcome.note(seed_index=planned.seed_index, eager_norm_ratio=eager)
         if prepared.why_not is None:
@@ -142,13 +142,13 @@ class Contestant:
         computed: list[str] = []
         try:
             computed = self._judge(stage, prepared, planned, outcome, hide=hide)
-            done = not hide or outcome.case.passed or bool(outcome.beside)
+            done = not hide or outcome.case.passed or bool(outcome.out_of_bounds)
         except WorkerError as error:
             done = not (hide and isinstance(error, CommandFailedError)) or bool(
                 self._too_long(error)
             )
             if done:
-                self._failed(error, stage, outcome)
+                self._record_failure(error, stage, outcome)
         if done:
             return outcome
         # What differs between the attempts is what the host saw, and nothing else.
@@ -156,10 +156,10 @@ class Contestant:
         try:
             self._judge(stage, prepared, planned, plain, hide=False)
         except WorkerError as error:
-            self._failed(error, stage, plain)
+            self._record_failure(error, stage, plain)
         if plain.case.passed:
             self.hide = False  # it is known now
-            plain.host = ", ".join(computed[:_NAMED])
+            plain.host_ops = ", ".join(computed[:_NAMED])
         return plain
 
     def _judge(
@@ -174,7 +174,7 @@ class Contestant:
         """Call and compare; the operators that the host ran on hidden values."""
         lent = self.worker.lend("inputs", [input_.tensor for input_ in prepared.inputs])
         called = self._call(prepared, lent, planned, hide=hide)
-        problem = unlike(called.outputs, prepared.outputs, self.settings.device)
+        problem = describe_mismatch(called.outputs, prepared.outputs, self.settings.device)
         self.overlaps = any(output.overlaps for output in called.outputs)
         if problem is None and self.overlaps and not prepared.overlaps:
             problem = "elements of its output share memory (expanded?), but the reference's do not"
@@ -183,7 +183,7 @@ class Contestant:
             outcome.note(passed=False, problem=problem)
             return called.computed
         self.outputs = called.outputs
-        written = self._written(lent, prepared)
+        written = self._modified_argument(lent, prepared)
         if not stage.aliases:
             disturb(lent, self.settings.refill_seed)
         got = self._fetch(called)
@@ -200,7 +200,7 @@ class Contestant:
             outcome.cheats.append(f"it modifies its arguments: {written}")
         if called.outside and not outcome.case.problem:
             outcome.note(passed=False, problem=called.outside)
-            outcome.beside = True
+            outcome.out_of_bounds = True
         self._previous = [sample(tensor) for tensor in got]
         return called.computed
 
@@ -226,7 +226,7 @@ class Contestant:
                 "the outputs are right only if they are read before the inputs change: they are "
                 "computed late, or are views of the inputs"
             )
-        elif same := constant(got, prepared.reference.expected):
+        elif same := describe_constant(got, prepared.reference.expected):
             outcome.note(problem=f"{outcome.case.problem} ({same})")
 
     def _call(
@@ -241,11 +241,11 @@ class Contestant:
             most_accesses=self.most_accesses,
             timeout=self.call_seconds,
         )
-        known = self.counts
-        fewest = min(known.fewest, called.accesses) if known.calls else called.accesses
-        self.counts = replace(known, last=called, fewest=fewest, calls=known.calls + 1)
+        counts = self.counts
+        fewest = min(counts.fewest, called.accesses) if counts.calls else called.accesses
+        self.counts = replace(counts, last=called, fewest=fewest, calls=counts.calls + 1)
         if planned.observe:
-            self.observations.seen.append(called.observed)
+            self.observations.reports.append(called.observed)
             self.observations.watched = True
         return called
 
@@ -257,18 +257,18 @@ class Contestant:
             output.flat.fill_(0xFF)  # NaN in every floating-point format, should nothing be copied
             synchronize(output.tensor.device)
         self.worker.fetch(names(outputs), call=called.call)
-        got = [pristine(each) for each in outputs if each is not None]
+        got = [pristine(output) for output in outputs if output is not None]
         self.worker.drop([called.call])
         return got
 
-    def _written(self, lent: Lent, prepared: Prepared) -> str | None:
+    def _modified_argument(self, lent: Lent, prepared: Prepared) -> str | None:
         """Which input or parameter was changed by the call."""
-        for spec, kept, buffer in zip(prepared.inputs, prepared.pristine, lent, strict=True):
-            if buffer is not None and not unchanged(buffer, kept):
+        for spec, original, buffer in zip(prepared.inputs, prepared.pristine, lent, strict=True):
+            if buffer is not None and not unchanged(buffer, original):
                 return f"input '{spec.name}'"
-        for kept, parameter in zip(self._parameters, self._lent_parameters, strict=True):
-            if parameter is not None and not unchanged(parameter, kept):
-                copy(kept, parameter)
+        for original, parameter in zip(self._parameters, self._lent_parameters, strict=True):
+            if parameter is not None and not unchanged(parameter, original):
+                copy(original, parameter)
                 return "a parameter of the model"
         return None
 
@@ -276,7 +276,7 @@ class Contestant:
         """Whether the same call is right when its outputs are fetched before anything changes."""
         assert prepared.reference is not None
         called = self._call(prepared, lent, planned)
-        if unlike(called.outputs, prepared.outputs, self.settings.device):
+        if describe_mismatch(called.outputs, prepared.outputs, self.settings.device):
             return False
         got = self._fetch(called)
         return prepared.reference.check(got, prepared.limits).problem is None
@@ -303,7 +303,7 @@ class Contestant:
             if difference is not None and difference.problem:
                 outcome.inexact[index] = (difference.problem, difference.examples)
 
-    def _failed(self, error: WorkerError, stage: Stage, outcome: Outcome) -> None:
+    def _record_failure(self, error: WorkerError, stage: Stage, outcome: Outcome) -> None:
         """An error in a call: declined where the kernel raises by itself at another shape."""
         if why_not := self._too_long(error):
             outcome.note(counted=False, why_not=why_not)
@@ -331,11 +331,11 @@ class Contestant:
         """Evidence that the outputs are those of the call before."""
         if self._previous is None or prepared.reference is None:
             return None
-        now = [sample(tensor) for tensor in got]
-        if len(now) != len(self._previous) or not all(
+        samples = [sample(tensor) for tensor in got]
+        if len(samples) != len(self._previous) or not all(
             a.shape == b.shape and a.dtype == b.dtype and bool(torch.equal(a, b))
-            for a, b in zip(now, self._previous, strict=True)
+            for a, b in zip(samples, self._previous, strict=True)
         ):
             return None
-        varied = any(len(sample.unique()) > 1 for sample in now)
+        varied = any(len(sample.unique()) > 1 for sample in samples)
         return "it returns the outputs of an earlier call for different inputs" if varied else None

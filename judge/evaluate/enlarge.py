@@ -66,13 +66,13 @@ class LoopCounts:
     """Cases so far that count and that the kernel did not decline."""
 
     @property
-    def short(self) -> list[str]:
+    def short_loops(self) -> list[str]:
         """Lines of the loops over blocks that took fewer than `_ENOUGH`, in order."""
         few = (line for line, turns in self.last.loops.items() if turns < _ENOUGH)
         return sorted(few, key=int)
 
     @property
-    def alone(self) -> list[str]:
+    def single_program_axes(self) -> list[str]:
         """Axes of grids along which there never were `_ENOUGH` programs."""
         return [axis for axis, programs in self.last.programs.items() if programs < _ENOUGH]
 
@@ -85,21 +85,21 @@ class Enlargement:
     text: str
     """The kernel file's."""
     progress: Callable[[], LoopCounts]
-    given: bool
+    given_shape_judged: bool
     """The given shape was judged."""
     why_not_all: str = ""
     """Why some shape that could have helped was not tried."""
     long: bool = False
     """Shapes are beyond what the loops want: a kernel may decline them."""
     _sizes: Sizes = field(init=False)
-    _dull: set[str] = field(default_factory=set)
+    _ineffective: set[str] = field(default_factory=set)
     """Constants on which neither a loop nor a block depends."""
     _used: set[int] = field(default_factory=set)
     """Sizes of constants, which are no blocks."""
     _tried: list[Mapping[str, int]] = field(default_factory=list)
     _spent: int = 0
     """Accesses at long shapes."""
-    _begun: float = field(default_factory=time.monotonic)
+    _start: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         self._sizes = Sizes(self.problem, LIMIT_ELEMENTS)
@@ -109,12 +109,12 @@ class Enlargement:
 
         `secret` seeds the values.
         """
-        yield from self._for_loops(secret)
-        yield from self._long(secret)
+        yield from self._loop_shapes(secret)
+        yield from self._long_shapes(secret)
 
-    def unseen(self) -> str | None:
+    def describe_untested(self) -> str | None:
         """What no shape tested, in a sentence; None where all loops ran two iterations."""
-        lines = self.progress().short
+        lines = self.progress().short_loops
         if not lines:
             return None
         why = self.why_not_all or "its length does not depend on the problem's sizes"
@@ -123,26 +123,26 @@ class Enlargement:
             f"size, so what it carries between iterations was not tested ({why})"
         )
 
-    def _long(self, secret: int) -> Iterator[PlannedShape]:
+    def _long_shapes(self, secret: int) -> Iterator[PlannedShape]:
         """The last dimension long, and others while an axis of a grid had one program."""
         self.long = True
-        for place, name in enumerate(self._sizes.last_first[:_MOST_LONG]):
-            if place and not self.progress().alone:
+        for index, name in enumerate(self._sizes.last_first[:_MOST_LONG]):
+            if index and not self.progress().single_program_axes:
                 return
             tried = len(self._tried)
             block = self._block()
             # Two blocks and a part among them.
             lengths = {_LONG, partial_blocks(block)} if block else {_LONG}
             for size in (*sorted(lengths, reverse=True), _LONGEST):
-                if self._costs(name, size) > MOST_ACCESSES or self._spent > _ALL_ACCESSES:
+                if self._estimate(name, size) > MOST_ACCESSES or self._spent > _ALL_ACCESSES:
                     continue
                 if size == _LONGEST and len(self._tried) > tried:
                     break
-                yield from self._as_long(name, size, secret, large=not place)
+                yield from self._lengthen(name, size, secret, large=not index)
                 if len(self._tried) > tried and not self.progress().too_long:
                     break
 
-    def _costs(self, name: str, size: int) -> float:
+    def _estimate(self, name: str, size: int) -> float:
         """How many accesses a call may be expected to make where a dimension is so long.
 
         At least: where the blocks along it are smaller than the largest, it is more.
@@ -151,7 +151,9 @@ class Enlargement:
         given = self.problem.constants[name].value
         return self.progress().fewest * math.ceil(size / block) / math.ceil(given / block)
 
-    def _as_long(self, name: str, size: int, secret: int, *, large: bool) -> Iterator[PlannedShape]:
+    def _lengthen(
+        self, name: str, size: int, secret: int, *, large: bool
+    ) -> Iterator[PlannedShape]:
         """Shapes with a dimension so long until the kernel takes one.
 
         Beside short ones first. Where the problem or the kernel has no such shape, beside those
@@ -159,31 +161,31 @@ class Enlargement:
         """
         before = self.progress().judged
         whole = max(size // _WHOLE, 1) * _WHOLE
-        for asked, given in ((size, False), (size, True), (whole, False), (whole, True)):
-            each = self._sizes.lengthened(name, asked, beside_given=given)
-            if each is None or each.constants in self._tried:
+        for length, given in ((size, False), (size, True), (whole, False), (whole, True)):
+            variant = self._sizes.lengthen(name, length, beside_given=given)
+            if variant is None or variant.constants in self._tried:
                 continue
-            yield self._planned(each, secret)
-            now = self.progress()
-            self._spent += MOST_ACCESSES if now.too_long else now.last.accesses
-            if now.judged > before and large:
+            yield self._plan_shape(variant, secret)
+            counts = self.progress()
+            self._spent += MOST_ACCESSES if counts.too_long else counts.last.accesses
+            if counts.judged > before and large:
                 # What overflows or cancels in a long sum shows on large values.
-                yield self._planned(each, secret, ValueKind.LARGE)
-                self._spent += now.last.accesses
-            if now.judged > before or now.too_long:
+                yield self._plan_shape(variant, secret, ValueKind.LARGE)
+                self._spent += counts.last.accesses
+            if counts.judged > before or counts.too_long:
                 return
 
-    def _for_loops(self, secret: int) -> Iterator[PlannedShape]:
+    def _loop_shapes(self, secret: int) -> Iterator[PlannedShape]:
         """Blocks that grow with a shape are followed: the next shape is made from the larger."""
-        within = self._sizes.elements({}) <= LIMIT_ELEMENTS
-        if not self.given and self.progress().short and within:
-            yield self._planned(Variant({}, "variant"), secret)
+        fits = self._sizes.elements({}) <= LIMIT_ELEMENTS
+        if not self.given_shape_judged and self.progress().short_loops and fits:
+            yield self._plan_shape(Variant({}, "variant"), secret)
         largest = 0
         while (block := self._block()) > largest:
             largest = block
-            candidates, left_out = self._sizes.enlarged(block)
+            candidates, left_out = self._sizes.enlarge(block)
             for name, candidate in candidates.items():
-                if not self.progress().short:
+                if not self.progress().short_loops:
                     return
                 now = self.progress()
                 seconds, cost = now.last.seconds, self._cost(candidate.constants)
@@ -191,31 +193,31 @@ class Enlargement:
                 likely = (
                     seconds * cost / self._cost(now.constants) if seconds > _LONG_SECONDS else 0.0
                 )
-                if name in self._dull:
+                if name in self._ineffective:
                     continue
-                late = time.monotonic() > self._begun + _SECONDS
+                late = time.monotonic() > self._start + _SECONDS
                 if late or likely > CALL_SECONDS / 2:
                     self.why_not_all = f"running two blocks of {block} would take too long"
                     return
                 before = self.progress()
-                yield self._planned(candidate, secret)
+                yield self._plan_shape(candidate, secret)
                 now = self.progress()
                 if now.calls == before.calls:  # the problem has no such shape
                     left_out.append(name)
                 elif (now.last.loops, now.last.blocks) == (before.last.loops, before.last.blocks):
-                    self._dull.add(name)
+                    self._ineffective.add(name)
                 if now.judged == before.judged:
                     whole = self._sizes.whole_blocks(block)
                     if whole is not None and whole.constants not in self._tried:
-                        yield self._planned(whole, secret)
+                        yield self._plan_shape(whole, secret)
 
-            if missed := [each for each in left_out if each not in self._dull]:
+            if unspanned := [name for name in left_out if name not in self._ineffective]:
                 self.why_not_all = (
-                    f"{missed[0]} cannot span two blocks of {block} in this problem, or is "
+                    f"{unspanned[0]} cannot span two blocks of {block} in this problem, or is "
                     "too large for the interpreter then"
                 )
 
-    def _planned(
+    def _plan_shape(
         self, variant: Variant, secret: int, kind: ValueKind = ValueKind.NORMAL
     ) -> PlannedShape:
         constants = dict(variant.constants)
@@ -232,12 +234,12 @@ class Enlargement:
 
     def _block(self) -> int:
         """The largest size of a block; integers of the file where launches give none."""
-        found = [block for block in self.progress().last.blocks if self._is_block(block)]
-        if not found:
+        sizes = [block for block in self.progress().last.blocks if self._is_block(block)]
+        if not sizes:
             nodes = ast.walk(parse(self.text, "kernel"))
             values = (integer(n, {}) for n in nodes if isinstance(n, ast.Constant | ast.BinOp))
-            found = [value for value in values if value is not None and self._is_block(value)]
-        return max(found, default=0)
+            sizes = [value for value in values if value is not None and self._is_block(value)]
+        return max(sizes, default=0)
 
     def _is_block(self, value: int) -> bool:
         return SMALL <= value <= _LARGEST_BLOCK and value not in self._used

@@ -28,14 +28,14 @@ def unevenness(rounds: Rounds) -> float:
     rounds
         Milliseconds per launch by round; rounds of one or two launches have none.
     """
-    found = []
+    ratios = []
     for row in rounds.values():
         middle = statistics.median(row)
         mean = statistics.fmean(row)
-        found.append(mean / middle - 1 if middle > 0 else float("inf"))
-    return statistics.median(found) if found else 0.0
+        ratios.append(mean / middle - 1 if middle > 0 else float("inf"))
+    return statistics.median(ratios) if ratios else 0.0
 
 
-def evened(rounds: Rounds) -> dict[int, list[float]]:
+def batch_means(rounds: Rounds) -> dict[int, list[float]]:
     """Every launch with the mean time of its batch."""
     return {number: [statistics.fmean(row)] * len(row) for number, row in rounds.items()}

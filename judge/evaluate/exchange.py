@@ -20,7 +20,7 @@ class WorkerError(KbError):
     status = 422
 
     @property
-    def told(self) -> str:
+    def error_text(self) -> str:
         """The error, without worker and command where the worker itself raised it."""
         return str(self)
 
@@ -42,8 +42,8 @@ class CommandFailedError(WorkerError):
         self.compiling = compiling
 
     @property
-    def told(self) -> str:
-        """See `WorkerError.told`."""
+    def error_text(self) -> str:
+        """See `WorkerError.error_text`."""
         return f"{self.kind}: {self.message}"
 
     @property
@@ -114,26 +114,26 @@ class Exchange:
         line = command.model_copy(update={"id": self._next}).model_dump_json().encode() + b"\n"
         deadline = time.monotonic() + timeout
         try:
-            self._refuse_unasked(what)
+            self._refuse_unsolicited(what)
             start = time.perf_counter()
             self._send(line, deadline, descriptors)
             answer = self._receive(deadline, what)
             self.last_seconds = time.perf_counter() - start
         except TimeoutError:
-            late = WorkerTimedOutError(self.name, what, timeout)
-            raise self._end(late, ExitReason.TIME) from None
+            timed_out = WorkerTimedOutError(self.name, what, timeout)
+            raise self._end(timed_out, ExitReason.TIME) from None
         except OSError as error:
             reason = self._reason() or f"its channel broke ({error.strerror or error})"
-            raise self._died(what, reason) from None
+            raise self._end_for(what, reason) from None
         try:
             reply = m.read_reply(answer, expected, self._next)
         except ValueError as error:
             reason = f"it sent an invalid reply ({m.one_line(str(error), 200)})"
-            raise self._died(what, reason) from None
+            raise self._end_for(what, reason) from None
         if isinstance(reply, m.Failed):
-            told = reply.error
-            kind, message = m.one_line(told.type, 200), m.one_line(told.message)
-            raise CommandFailedError(self.name, what, kind, message, compiling=told.compiling)
+            failure = reply.error
+            kind, message = m.one_line(failure.type, 200), m.one_line(failure.message)
+            raise CommandFailedError(self.name, what, kind, message, compiling=failure.compiling)
         return reply
 
     def _send(self, line: bytes, deadline: float, descriptors: Sequence[int]) -> None:
@@ -158,27 +158,27 @@ class Exchange:
             if remaining <= 0:
                 raise TimeoutError
             channel.settimeout(remaining)
-            part = channel.recv(1 << 16)
-            if not part:
-                raise self._died(what, self._reason() or "it closed its channel")
-            received += part
-            end = part.find(b"\n")
+            chunk = channel.recv(1 << 16)
+            if not chunk:
+                raise self._end_for(what, self._reason() or "it closed its channel")
+            received += chunk
+            end = chunk.find(b"\n")
             if len(received) > m.MAX_REPLY_BYTES:
-                raise self._died(what, f"its reply is longer than {m.MAX_REPLY_BYTES} bytes")
+                raise self._end_for(what, f"its reply is longer than {m.MAX_REPLY_BYTES} bytes")
             if end >= 0:
-                if end != len(part) - 1:
-                    raise self._died(what, "it sent more than one reply")
+                if end != len(chunk) - 1:
+                    raise self._end_for(what, "it sent more than one reply")
                 return bytes(received[:-1])
 
-    def _refuse_unasked(self, what: str) -> None:
+    def _refuse_unsolicited(self, what: str) -> None:
         """A worker speaks only when asked: anything waiting in the channel was forged."""
         channel = self.process.channel
         if readable(channel, 0):
             channel.settimeout(0)
             with contextlib.suppress(OSError):
                 if channel.recv(1):
-                    raise self._died(what, "it sent an unexpected message")
-            raise self._died(what, self._reason() or "it closed its channel")
+                    raise self._end_for(what, "it sent an unexpected message")
+            raise self._end_for(what, self._reason() or "it closed its channel")
 
     def _reason(self) -> str | None:
         """Why the process ended; the channel can close a moment before the process is reaped."""
@@ -188,7 +188,7 @@ class Exchange:
             time.sleep(0.05)
         return None
 
-    def _died(self, what: str, reason: str) -> WorkerError:
+    def _end_for(self, what: str, reason: str) -> WorkerError:
         """End the process, and return why."""
         return self._end(WorkerDiedError(self.name, what, reason), ExitReason.KILLED)
 

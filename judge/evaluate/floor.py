@@ -162,13 +162,13 @@ class StructuralZeros:
         """
         if not outputs or sum(output.numel() for output in outputs) > _MOST_MASKED:
             return
-        found = [output == 0 for output in outputs]
+        masks = [output == 0 for output in outputs]
         if self._zeros:
-            before = self._count()
-            self._zeros = [old & new for old, new in zip(self._zeros, found, strict=True)]
-            self._stable = self._count() >= _STABLE * before
+            previous = self._count()
+            self._zeros = [old & new for old, new in zip(self._zeros, masks, strict=True)]
+            self._stable = self._count() >= _STABLE * previous
         else:
-            self._zeros = found
+            self._zeros = masks
 
     @property
     def fraction(self) -> float | None:

@@ -59,58 +59,58 @@ def locked(
     GpuBusyError
         The card is still held after `timeout`. The message names the holder's pid.
     """
-    place = lock_folder() if folder is None else folder
+    lock_dir = lock_folder() if folder is None else folder
     try:
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise KbError(
-            f"cannot lock GPU {card}: {place} cannot be created ({error.strerror}); "
+            f"cannot lock GPU {card}: {lock_dir} cannot be created ({error.strerror}); "
             "set XDG_RUNTIME_DIR to a folder that you can write to"
         ) from None
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", card)
     # Not the lock file itself: opening a lock file truncates it, whether the lock is had or not.
-    note = place / f"{name}.holder.json"
-    lock = FileLock(place / f"{name}.lock", is_singleton=False, thread_local=False)
+    holder = lock_dir / f"{name}.holder.json"
+    lock = FileLock(lock_dir / f"{name}.lock", is_singleton=False, thread_local=False)
     # Whoever has this is next, so that one who gives the card back and asks for it again at once
     # stands behind those who wait.
-    turn = FileLock(place / f"{name}.next.lock", is_singleton=False, thread_local=False)
-    end = time.monotonic() + timeout
+    queue_lock = FileLock(lock_dir / f"{name}.next.lock", is_singleton=False, thread_local=False)
+    deadline = time.monotonic() + timeout
 
-    def acquire(wanted: FileLock) -> None:
+    def acquire(file_lock: FileLock) -> None:
         wait = 0.0
         while True:
             try:
-                wanted.acquire(timeout=wait, poll_interval=_POLL_S)
+                file_lock.acquire(timeout=wait, poll_interval=_POLL_S)
             except Timeout:
-                wait = min(_SAY_AGAIN_S, end - time.monotonic())
+                wait = min(_SAY_AGAIN_S, deadline - time.monotonic())
                 if wait <= 0:
                     raise GpuBusyError(
-                        f"GPU {card} is still held by {_holder(note)} after {timeout:.0f} s of "
+                        f"GPU {card} is still held by {_holder(holder)} after {timeout:.0f} s of "
                         "waiting; wait until it ends, or choose another GPU with --device"
                     ) from None
-                say(Progress(f"waiting for GPU {card}, held by {_holder(note)}", Step.WAIT))
+                say(Progress(f"waiting for GPU {card}, held by {_holder(holder)}", Step.WAIT))
             else:
                 return
 
-    acquire(turn)
+    acquire(queue_lock)
     try:
         acquire(lock)
     finally:
-        turn.release()
+        queue_lock.release()
     try:
-        note.write_text(json.dumps({"pid": os.getpid(), "since": int(time.time())}))
+        holder.write_text(json.dumps({"pid": os.getpid(), "since": int(time.time())}))
         yield
     finally:
         with suppress(OSError):
-            note.unlink()
+            holder.unlink()
         lock.release()
 
 
-def _holder(note: Path) -> str:
+def _holder(file: Path) -> str:
     """Describe who holds the lock; the note is written just after the lock is taken."""
     try:
-        found = json.loads(note.read_text())
-        return f"process {int(found['pid'])} (for {_ago(time.time() - found['since'])})"
+        holder = json.loads(file.read_text())
+        return f"process {int(holder['pid'])} (for {_ago(time.time() - holder['since'])})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
 

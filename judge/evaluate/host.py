@@ -82,7 +82,7 @@ def describe_host(device: str) -> Host:
     if torch.version.cuda:
         versions["cuda"] = str(torch.version.cuda)
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        told = run_query(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
-        versions["driver"] = told.splitlines()[0].strip()
+        driver = run_query(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+        versions["driver"] = driver.splitlines()[0].strip()
     index = int(device.partition(":")[2])
     return Host(str(torch.cuda.get_device_name(index)), card_id(device), versions)

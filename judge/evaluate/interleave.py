@@ -147,13 +147,13 @@ class Interleaver:
         Compiles, fills allocators and captures graphs. Since the contents of measured batches are
         written afterwards, nothing that a contender computes here is of use to it there.
         """
-        found = {}
+        medians = {}
         self.sets.restore()
         for contender in self.running:
             batch = self._batch(contender, plan, list(range(plan.sets)), held=True)
             if batch is not None:
-                found[contender.name] = sorted(batch.ms)[len(batch.ms) // 2]
-        return found
+                medians[contender.name] = sorted(batch.ms)[len(batch.ms) // 2]
+        return medians
 
     def round(self, number: int, plan: Plan, *, held: bool, check: bool) -> None:
         """One batch of every contender on new contents, in random order.
@@ -201,7 +201,7 @@ class Interleaver:
                 self.check_seconds += time.monotonic() - start
             self._pause(contender)
             # Of the contents that each launch of this batch found, in order.
-            self._last_seeds[contender.name] = [self.sets.seeds[used] for used in order]
+            self._last_seeds[contender.name] = [self.sets.seeds[index] for index in order]
 
     def look_for_turns(self) -> None:
         """Look whether contenders that are to be checked work in their turn (CUDA only)."""
@@ -222,7 +222,7 @@ class Interleaver:
             return problem
 
         try:
-            found = out_of_turn(
+            evidence = out_of_turn(
                 contender.worker, self.sets, lambda: self._fetch(contender, 0), check
             )
         except UntestedError as error:
@@ -232,8 +232,8 @@ class Interleaver:
                 raise
             self._blame(contender, error)
         else:
-            if found is not None:
-                self.tracks[contender.name].cheats.append(found)
+            if evidence is not None:
+                self.tracks[contender.name].cheats.append(evidence)
 
     def _pause(self, contender: Contender) -> None:
         worker = contender.worker
@@ -279,13 +279,13 @@ class Interleaver:
 
     def _blame(self, contender: Contender, error: WorkerError) -> None:
         """An error of a contender's worker ends its timing, not the others'."""
-        self.tracks[contender.name].failed = error.told
+        self.tracks[contender.name].failed = error.error_text
 
     def _check(self, contender: Contender, order: list[int], launch: int) -> None:
         """Fetch one launch's outputs after its inputs were overwritten, and judge them."""
         track = self.tracks[contender.name]
-        used = order[launch]
-        if not self.sets.unchanged(used):
+        set_index = order[launch]
+        if not self.sets.unchanged(set_index):
             track.wrong.append("writes to its inputs while it is timed")
         self.sets.disturb()
         try:
@@ -294,7 +294,7 @@ class Interleaver:
             self._blame(contender, error)
             return
         track.checks += 1
-        problem = self._check_launch(self.sets.seeds[used], outputs)
+        problem = self._check_launch(self.sets.seeds[set_index], outputs)
         if problem is not None and not self._explain(contender, order, launch, outputs):
             track.wrong.append(f"the output of a timed launch is wrong: {problem}")
 
@@ -311,15 +311,15 @@ class Interleaver:
         sets, track = self.sets, self.tracks[contender.name]
         text = "timed launches compute only when their outputs are fetched"
         candidates = [(track.cheats, sets.spare_seed, text)]
-        before = self._last_seeds.get(contender.name, [])
-        if launch < len(before):
+        previous = self._last_seeds.get(contender.name, [])
+        if launch < len(previous):
             # The allocator gives the same memory to the launch at the same place in the batch.
             text = "timed launches return results of an earlier batch"
-            candidates.append((track.cheats, before[launch], text))
-        last = sets.seeds[order[-1]]
-        if last != sets.seeds[order[launch]]:
+            candidates.append((track.cheats, previous[launch], text))
+        last_seed = sets.seeds[order[-1]]
+        if last_seed != sets.seeds[order[launch]]:
             text = "a timed launch's output was overwritten by a later launch of the same batch"
-            candidates.append((track.overwritten, last, text))
+            candidates.append((track.overwritten, last_seed, text))
         for texts, seed, text in candidates:
             if self._check_launch(seed, outputs) is None:
                 texts.append(text)

@@ -65,18 +65,18 @@ def evaluate(
     options = options or Options()
     _validate(options)
     files = problem_path, kernel_path
-    found = _evaluated(files, options, zygote, ceilings, on_progress)
-    if found.verdict is Verdict.INCONCLUSIVE and INTERPRETED_BFLOAT16 in found.reasons:
+    evaluation = _evaluate_once(files, options, zygote, ceilings, on_progress)
+    if evaluation.verdict is Verdict.INCONCLUSIVE and INTERPRETED_BFLOAT16 in evaluation.reasons:
         # What is wrong in float32 too is the kernel's own fault, not the interpreter's.
-        again = options.model_copy(update={"dtype": "float32"})
-        single = _evaluated(files, again, zygote, ceilings, on_progress)
+        in_float32 = options.model_copy(update={"dtype": "float32"})
+        single = _evaluate_once(files, in_float32, zygote, ceilings, on_progress)
         if single.verdict is Verdict.WRONG:
             reasons = tuple(f"in float32: {reason}" for reason in single.reasons)
             return single.model_copy(update={"reasons": reasons})
-    return found
+    return evaluation
 
 
-def _evaluated(
+def _evaluate_once(
     files: tuple[Path, Path],
     options: Options,
     zygote: Zygote | None,
@@ -98,10 +98,10 @@ def _evaluated(
     language = "unknown"
     try:
         kernel = KernelFile.parse(text.text, kernel_path.name)
-        trial.evidence.own = text.text == as_kernel(problem.text, EAGER)
+        trial.evidence.is_own_model = text.text == as_kernel(problem.text, EAGER)
         trial.evidence.scan = scan(text.text, kernel_path.name)
         if options.interpret and "tl.bfloat16" in text.text:
-            trial.evidence.untold = CONVERTED_TO_BFLOAT16
+            trial.evidence.value_caveat = CONVERTED_TO_BFLOAT16
     except KbError as error:
         trial.evidence.wrong.append(f"the kernel file cannot be used: {error}")
         trial.evidence.faults.append(Fault(compiling=True, error=type(error).__name__))
@@ -165,9 +165,9 @@ def _validate(options: Options) -> None:
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
     """Compare small tensors in one thread: more would spin while the workers need the cores."""
-    before = torch.get_num_threads()
+    previous = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)

@@ -62,18 +62,18 @@ def widen(stage: Stage, prepared: Prepared, case: Case) -> bool:
     reference = prepared.reference
     if case.passed or reference is None or reference.values is not None:
         return False
-    few = [
+    is_few = [
         tensor is not None and tensor.values.numel() < FEW and tensor.dtype != torch.float64
         for tensor in reference.expected
     ]
-    if not any(few):
+    if not any(is_few):
         return False
-    small = _ROUNDINGS * max(1.0, _largest(prepared.pristine))
-    if not is_close(case, small):
+    slack = _ROUNDINGS * max(1.0, _largest(prepared.pristine))
+    if not is_close(case, slack):
         return False
-    found = [
-        replace(limit, absolute=max(limit.absolute, small)) if limit is not None and wide else limit
-        for limit, wide in zip(prepared.limits, few, strict=True)
+    limits = [
+        replace(limit, absolute=max(limit.absolute, slack)) if limit is not None and wide else limit
+        for limit, wide in zip(prepared.limits, is_few, strict=True)
     ]
     for number in range(_NEIGHBOURS):
         try:
@@ -87,22 +87,22 @@ def widen(stage: Stage, prepared: Prepared, case: Case) -> bool:
             prepared.why_not = f"eager itself is wrong on nearby inputs: {eager.problem}"
             return True
         for index, limit in enumerate(near.candidate_limits(eager)):
-            before = found[index]
-            if few[index] and limit is not None and before is not None:
-                found[index] = before.or_wider(limit)
-    changed = found != prepared.limits
-    prepared.limits = found
+            previous = limits[index]
+            if is_few[index] and limit is not None and previous is not None:
+                limits[index] = previous.or_wider(limit)
+    changed = limits != prepared.limits
+    prepared.limits = limits
     return changed
 
 
 def _largest(inputs: Sequence[Any]) -> float:
     """The largest finite magnitude among the floating-point inputs."""
-    real = [
+    floating = [
         input_
         for input_ in inputs
         if input_ is not None and input_.dtype in STEPS and input_.numel()
     ]
     return max(
-        (float(each.abs().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max()) for each in real),
+        (float(t.abs().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max()) for t in floating),
         default=0.0,
     )

@@ -106,11 +106,11 @@ def compare_nvfp4(
     """
     rows, length = values.shape
     blocks = length // BLOCK
-    wanted = swizzled_size(rows, blocks) if rule.layout == "swizzled" else rows * blocks
+    scale_bytes = swizzled_size(rows, blocks) if rule.layout == "swizzled" else rows * blocks
     if codes.element_size() != 1 or codes.numel() * 2 != rows * length:
         return Nvfp4Difference(f"codes must be {rows * length // 2} bytes, not {_bytes(codes)}")
-    if scales.element_size() != 1 or scales.numel() != wanted:
-        return Nvfp4Difference(f"scales must be {wanted} bytes, not {_bytes(scales)}")
+    if scales.element_size() != 1 or scales.numel() != scale_bytes:
+        return Nvfp4Difference(f"scales must be {scale_bytes} bytes, not {_bytes(scales)}")
     codes = codes.reshape(-1).view(torch.uint8).reshape(rows, length // 2)
     scales = scales.reshape(-1).view(torch.uint8)
     scales = (
@@ -118,17 +118,17 @@ def compare_nvfp4(
         if rule.layout == "swizzled"
         else scales.reshape(rows, blocks)
     )
-    found = Nvfp4Difference()
+    difference = Nvfp4Difference()
     for start, stop in _pieces(rows, length):
         piece = _scaled(values[start:stop], global_scale)
-        _add(found, start, codes[start:stop], scales[start:stop], piece, fused=rule.fused)
+        _add(difference, start, codes[start:stop], scales[start:stop], piece, fused=rule.fused)
     problems = []
-    if found.wrong_scales:
-        problems.append(f"{found.wrong_scales} of {rows * blocks} scales are wrong")
-    if found.wrong_codes:
-        problems.append(f"{found.wrong_codes} of {rows * length} codes are wrong")
-    found.problem = "; ".join(problems) or None
-    return found
+    if difference.wrong_scales:
+        problems.append(f"{difference.wrong_scales} of {rows * blocks} scales are wrong")
+    if difference.wrong_codes:
+        problems.append(f"{difference.wrong_codes} of {rows * length} codes are wrong")
+    difference.problem = "; ".join(problems) or None
+    return difference
 
 
 def swizzled_size(rows: int, blocks: int) -> int:
@@ -159,39 +159,39 @@ def swizzle(scales: Any) -> Any:
 
 
 def _add(
-    found: Nvfp4Difference, start: int, codes: Any, scales: Any, scaled: Any, *, fused: bool
+    difference: Nvfp4Difference, start: int, codes: Any, scales: Any, scaled: Any, *, fused: bool
 ) -> None:
     """Compare the rows from `start` on."""
     nearest, other = _nearest(scaled.abs().amax(-1), _scale_midpoints(scaled.device))
     right = scales == nearest
     stepped = ~right & (scales == other) & fused
     wrong = ~(right | stepped)
-    found.stepped_scales += int(stepped.sum())
+    difference.stepped_scales += int(stepped.sum())
     if bool(wrong.any()):
-        found.wrong_scales += int(wrong.sum())
-        _note(found, 1, wrong, start, scales, nearest)
+        difference.wrong_scales += int(wrong.sum())
+        _note(difference, 1, wrong, start, scales, nearest)
     # Under a wrong scale the codes are judged by the right one, so that one mistake is one.
-    used = torch.where(wrong, nearest, scales)
-    steps = scale_values(scaled.device)[used.long()].unsqueeze(-1)
+    effective_scales = torch.where(wrong, nearest, scales)
+    steps = scale_values(scaled.device)[effective_scales.long()].unsqueeze(-1)
     exact, alternative, free_sign = _codes(scaled, steps, fused=fused)
-    got = _unpack(codes)
-    same = (got == exact) | (free_sign & ((got & 7) == (exact & 7)))
-    allowed = ~same & (got == alternative)
+    unpacked_codes = _unpack(codes)
+    same = (unpacked_codes == exact) | (free_sign & ((unpacked_codes & 7) == (exact & 7)))
+    allowed = ~same & (unpacked_codes == alternative)
     bad = ~(same | allowed)
-    found.stepped_codes += int(allowed.sum())
+    difference.stepped_codes += int(allowed.sum())
     if bool(bad.any()):
-        found.wrong_codes += int(bad.sum())
-        _note(found, 0, bad[..., 0::2] | bad[..., 1::2], start, codes, _pack(exact))
+        difference.wrong_codes += int(bad.sum())
+        _note(difference, 0, bad[..., 0::2] | bad[..., 1::2], start, codes, _pack(exact))
 
 
 def _note(  # noqa: PLR0917
-    found: Nvfp4Difference, output: int, wrong: Any, start: int, got: Any, expected: Any
+    difference: Nvfp4Difference, output: int, wrong: Any, start: int, got: Any, expected: Any
 ) -> None:
     """Keep the first few wrong bytes."""
-    for row, column in wrong.nonzero()[: _EXAMPLES - len(found.examples)].tolist():
+    for row, column in wrong.nonzero()[: _EXAMPLES - len(difference.examples)].tolist():
         pair = float(got[row, column]), float(expected[row, column])
         index = (start + row, column)
-        found.examples.append(
+        difference.examples.append(
             Counterexample(output=output, index=index, got=pair[0], expected=pair[1])
         )
 
@@ -242,12 +242,12 @@ def _codes(scaled: Any, steps: Any, *, fused: bool = False) -> tuple[Any, Any, A
     nearest = torch.where(below % 2 == 0, below, at_or_below)
     # Midpoint k separates codes k and k + 1: of the two, the one that was not chosen.
     other = torch.where(near > 0, 2 * near - 1 - nearest, nearest)
-    holds = steps > 0
+    nonzero_scale = steps > 0
     sign = torch.where(torch.signbit(scaled), 8, 0).to(torch.uint8)
-    exact = torch.where(holds, nearest + sign, 0)
-    alternative = torch.where(holds, other + sign, 0)
+    exact = torch.where(nonzero_scale, nearest + sign, 0)
+    alternative = torch.where(nonzero_scale, other + sign, 0)
     # Real arithmetic does not tell the sign of a computed zero.
-    free_sign = (scaled == 0) & holds & fused
+    free_sign = (scaled == 0) & nonzero_scale & fused
     return exact.flatten(1), alternative.flatten(1), free_sign.flatten(1)
 
 

@@ -12,20 +12,20 @@ from judge.worker import messages as m
 _REMEMBERED = 1 << 16
 
 
-def unlike(
+def describe_mismatch(
     got: Sequence[m.OutputSpec], expected: Sequence[m.TensorSpec], device: str
 ) -> str | None:
     """How the outputs' number, shapes, dtypes or device differ from eager's."""
     if len(got) != len(expected):
         return f"it returns {len(got)} outputs instead of {len(expected)}"
-    for number, (one, other) in enumerate(zip(got, expected, strict=True)):
+    for number, (output, reference) in enumerate(zip(got, expected, strict=True)):
         which = f"output {number} has" if len(expected) > 1 else "its output has"
-        if one.shape != other.shape:
-            return f"{which} shape {list(one.shape)} instead of {list(other.shape)}"
-        if one.dtype != other.dtype:
-            return f"{which} dtype {one.dtype} instead of {other.dtype}"
-        if one.device.partition(":")[0] != device.partition(":")[0]:
-            return f"{which} device {one.device} instead of {device}"
+        if output.shape != reference.shape:
+            return f"{which} shape {list(output.shape)} instead of {list(reference.shape)}"
+        if output.dtype != reference.dtype:
+            return f"{which} dtype {output.dtype} instead of {reference.dtype}"
+        if output.device.partition(":")[0] != device.partition(":")[0]:
+            return f"{which} device {output.device} instead of {device}"
     return None
 
 
@@ -36,13 +36,13 @@ def sample(tensor: Any) -> Any:
     return flat[::step].contiguous().view(torch.uint8)
 
 
-def constant(got: Sequence[Any], expected: Sequence[Expected | None]) -> str | None:
+def describe_constant(got: Sequence[Any], expected: Sequence[Expected | None]) -> str | None:
     """Whether all outputs are constant where the oracle's are not."""
-    for tensor, each in zip(got, expected, strict=True):
-        if each is None or tensor.numel() < 2:
+    for tensor, reference in zip(got, expected, strict=True):
+        if reference is None or tensor.numel() < 2:
             return None
-        flat, wanted = _spread(tensor), _spread(each.values)
-        if bool((flat != flat[0]).any()) or not bool((wanted != wanted[0]).any()):
+        values, target = _spread(tensor), _spread(reference.values)
+        if bool((values != values[0]).any()) or not bool((target != target[0]).any()):
             return None
     return "the output is constant"
 
@@ -53,11 +53,11 @@ def _spread(tensor: Any) -> Any:
     return flat[:: max(1, flat.numel() // _REMEMBERED)].double()
 
 
-def undefined(
+def why_undefined(
     kind: m.ValueKind, outputs: Sequence[m.TensorSpec], oracle: Sequence[Any], values: Any
 ) -> str | None:
     """Why there is nothing to compare eager's outputs with."""
-    real = [tensor for tensor in oracle if tensor is not None]
+    compared = [tensor for tensor in oracle if tensor is not None]
     shapes = [tuple(output.shape) for output in outputs]
     for tensor, shape in zip(oracle, shapes, strict=False):
         if tensor is not None and tuple(tensor.shape) != shape:
@@ -66,7 +66,7 @@ def undefined(
         return f"the oracle has {len(oracle)} outputs, eager {len(shapes)}"
     if values is not None and _has_nan(values):
         return "some of the values to be quantized are NaN"
-    if kind is m.ValueKind.INF and any(_has_nan(each) for each in real):
+    if kind is m.ValueKind.INF and any(_has_nan(tensor) for tensor in compared):
         return "not defined for infinite values: the oracle is NaN somewhere"
     return None
 

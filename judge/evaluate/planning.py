@@ -7,7 +7,7 @@ import torch
 
 from judge.evaluate.interleave import Contender, Interleaver, Plan
 from judge.evaluate.session import WorkerError
-from judge.evaluate.sets import InputSets, caches_matter, l2_bytes, sets_fitting, sets_wanted
+from judge.evaluate.sets import InputSets, caches_matter, l2_bytes, sets_fitting, sets_needed
 from judge.progress import Progress, Say
 
 # Below this a launch is too short for events, which resolve half a microsecond and add one or two.
@@ -38,34 +38,34 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
     plan = Plan("events" if cuda else "clock", len(sets.seeds), HOLDS[0] if cuda else 0)
     say(Progress("warming up"))
     interleaver.warm_up(plan)  # compiles, tunes, allocates
-    found = interleaver.warm_up(plan)
-    fewest = 2
+    medians = interleaver.warm_up(plan)
+    least_sets = 2
     if cuda:
-        plan, found = _held(interleaver, plan, found)
+        plan, medians = _lengthen_hold(interleaver, plan, medians)
         # Sets that fill the memory are not read in 20 µs, whatever is claimed.
-        room = _fitting(interleaver) >= GRAPH_LAUNCHES
-        if found and min(found.values()) < GRAPH_BELOW_MS and room:
+        graph_fits = _most_sets(interleaver) >= GRAPH_LAUNCHES
+        if medians and min(medians.values()) < GRAPH_BELOW_MS and graph_fits:
             reasons = [
-                reason for contender in interleaver.running if (reason := _reason(contender, sets))
+                reason for contender in interleaver.running if (reason := _why_not(contender, sets))
             ]
             notes += reasons
             if not reasons:
-                fewest = GRAPH_LAUNCHES
+                least_sets = GRAPH_LAUNCHES
                 plan = Plan("graph", plan.sets, plan.hold_cycles)
     l2 = l2_bytes(sets.device)
     set_bytes = sets.nbytes + interleaver.output_bytes
-    matters = not cuda or caches_matter(set_bytes, min(found.values(), default=0.0))
-    grow(interleaver, sets_wanted(set_bytes, l2, fewest, cold=matters))
+    cold_matters = not cuda or caches_matter(set_bytes, min(medians.values(), default=0.0))
+    grow(interleaver, sets_needed(set_bytes, l2, least_sets, cold=cold_matters))
     count = len(sets.seeds)
     cold = count * set_bytes >= 2 * l2
-    if not cold and matters:
+    if not cold and cold_matters:
         notes.append(
             f"caches may be warm: {count} sets of inputs and outputs are {count * set_bytes >> 20} "
             f"MiB, the L2 has {l2 >> 20} MiB"
         )
     # The first pass over the sets is cold by eviction, further ones only by rotation.
     replays = GRAPH_REPLAYS if plan.method == "graph" and cold else 1
-    plan = _warmed(interleaver, Plan(plan.method, count, plan.hold_cycles, replays), notes)
+    plan = _warm_up_final(interleaver, Plan(plan.method, count, plan.hold_cycles, replays), notes)
     if not sets.depend_on_seed():
         notes.append(
             "the problem makes the same inputs for every seed, so a result kept from an earlier "
@@ -74,15 +74,15 @@ def choose(interleaver: Interleaver, say: Say) -> tuple[Plan, list[str]]:
     return plan, notes
 
 
-def grow(interleaver: Interleaver, wanted: int) -> None:
+def grow(interleaver: Interleaver, count: int) -> None:
     """Add sets up to `wanted`, as far as memory allows; at least one."""
     sets = interleaver.sets
-    count = max(1, min(wanted, _fitting(interleaver)))
-    if count > len(sets.seeds):
-        sets.grow(count, [contender.worker for contender in interleaver.running])
+    granted = max(1, min(count, _most_sets(interleaver)))
+    if granted > len(sets.seeds):
+        sets.grow(granted, [contender.worker for contender in interleaver.running])
 
 
-def _fitting(interleaver: Interleaver) -> int:
+def _most_sets(interleaver: Interleaver) -> int:
     """How many sets there can be, those that are there among them."""
     sets = interleaver.sets
     if sets.device.type == "cuda":
@@ -94,31 +94,31 @@ def _fitting(interleaver: Interleaver) -> int:
     return len(sets.seeds) + sets_fitting(per_set, free)
 
 
-def _held(
-    interleaver: Interleaver, plan: Plan, found: dict[str, float]
+def _lengthen_hold(
+    interleaver: Interleaver, plan: Plan, medians: dict[str, float]
 ) -> tuple[Plan, dict[str, float]]:
     """Lengthen the hold while that makes any contender faster: its host was late before."""
     for cycles in HOLDS[1:]:
         longer = Plan(plan.method, plan.sets, cycles)
         # Twice, and the better of both: one disturbed batch would decide otherwise.
         tries = [interleaver.warm_up(longer) for _ in range(2)]
-        again = {
+        improved = {
             name: min(try_[name] for try_ in tries)
-            for name in found
+            for name in medians
             if all(name in try_ for try_ in tries)
         }
-        gain = [
+        faster = [
             name
-            for name, ms in again.items()
-            if found[name] - ms > max(_HOLD_MS, _HOLD_SHARE * found[name])
+            for name, ms in improved.items()
+            if medians[name] - ms > max(_HOLD_MS, _HOLD_SHARE * medians[name])
         ]
-        if not gain:
+        if not faster:
             break
-        plan, found = longer, again
-    return plan, found
+        plan, medians = longer, improved
+    return plan, medians
 
 
-def _reason(contender: Contender, sets: InputSets) -> str | None:
+def _why_not(contender: Contender, sets: InputSets) -> str | None:
     """Why a contender keeps the problem from being timed by graphs."""
     try:
         reply = contender.worker.probe(sets.arguments[0])
@@ -130,14 +130,14 @@ def _reason(contender: Contender, sets: InputSets) -> str | None:
     return f"{contender.name} cannot be captured in a CUDA graph ({why}): events are used"
 
 
-def _warmed(interleaver: Interleaver, plan: Plan, notes: list[str]) -> Plan:
+def _warm_up_final(interleaver: Interleaver, plan: Plan, notes: list[str]) -> Plan:
     """Warm up under the final plan; fall back to events where the whole graph is not captured."""
     before: list[Any] = interleaver.running
     interleaver.warm_up(plan)
-    lost = [each for each in before if each not in interleaver.running and each.worker.alive]
-    if plan.method != "graph" or not lost:
+    uncaptured = [c for c in before if c not in interleaver.running and c.worker.alive]
+    if plan.method != "graph" or not uncaptured:
         return plan
-    for contender in lost:
+    for contender in uncaptured:
         track = interleaver.tracks[contender.name]
         notes.append(
             f"{contender.name} could not be captured {plan.sets} times in one graph "

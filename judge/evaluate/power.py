@@ -73,15 +73,15 @@ class Power:
         assert reference is not None
         for mistake in mistakes(stage, prepared):
             self._mistakes.setdefault(mistake.name + mistake.detail, mistake)
-        waiting = [each for each in self._mistakes.values() if each.rejected_by is None]
-        if not waiting:
+        unrefused = [mistake for mistake in self._mistakes.values() if mistake.rejected_by is None]
+        if not unrefused:
             return
         templates = _templates(prepared)
-        for mistake in waiting:
+        for mistake in unrefused:
             changes: bool | None = None  # as far as the outputs show
             if mistake.mutation is None:
                 outputs = reference.answer_like(templates, mistake.name)
-            elif (answer := stage.mutated(mistake.mutation, templates)) is not None:
+            elif (answer := stage.mutate(mistake.mutation, templates)) is not None:
                 outputs, changes = answer
             else:
                 continue
@@ -120,10 +120,10 @@ def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
     Every input's tail dropped along every dimension, every 27th element of an input dropped, and
     a tap of every parameter that has a window.
     """
-    found = [Mistake("zeros", "all outputs zero"), Mistake("mean", "every output its mean")]
+    result = [Mistake("zeros", "all outputs zero"), Mistake("mean", "every output its mean")]
 
     def add(name: Any, detail: str, **change: Any) -> None:
-        found.append(Mistake(name, detail, m.Mutation(name=name, **change)))
+        result.append(Mistake(name, detail, m.Mutation(name=name, **change)))
 
     for index, spec in enumerate(prepared.inputs):
         if spec.tensor is None or spec.tensor.dtype not in _FLOATS:
@@ -139,10 +139,10 @@ def mistakes(stage: Stage, prepared: Prepared) -> list[Mistake]:
         shape = parameter.tensor.shape
         if parameter.tensor.dtype in _FLOATS and len(shape) > 2 and max(shape[2:]) > 1:
             add("tap", f"first tap of '{parameter.name}' dropped", parameter=parameter.name)
-    return found[:_MOST_MUTATIONS]
+    return result[:_MOST_MUTATIONS]
 
 
-def unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -> str | None:
+def why_unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -> str | None:
     """Why the judge could not have refused a wrong kernel, in one line; None where it could.
 
     Parameters
@@ -152,22 +152,22 @@ def unproven(checks: Sequence[PowerCheck], smaller: Sequence[PowerCheck] = ()) -
         a mean over millions, the given shape can refuse none. Answers that need no computation
         have to be refused at the shape that counts, because a kernel can distinguish shapes.
     """
-    elsewhere = {
+    proven_smaller = {
         check.mutation + check.detail.rpartition(",")[0] for check in smaller if check.proven
     }
-    missing = [
+    unrefused = [
         check
         for check in checks
         if not check.proven
         and (
             check.mutation in _CONSTANT
-            or check.mutation + check.detail.rpartition(",")[0] not in elsewhere
+            or check.mutation + check.detail.rpartition(",")[0] not in proven_smaller
         )
     ]
-    if not missing:
+    if not unrefused:
         return None
-    first = missing[0]
-    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    first = unrefused[0]
+    more = f" and {len(unrefused) - 1} more" if len(unrefused) > 1 else ""
     return (
         f"a wrong kernel would pass every case that counts: {first.mutation} ({first.detail}){more}"
     )
@@ -184,7 +184,7 @@ def _templates(prepared: Prepared) -> list[Any]:
     ]
 
 
-def with_more(shape: PlannedShape, power: Power | None) -> Iterator[PlannedCase]:
+def with_extra_cases(shape: PlannedShape, power: Power | None) -> Iterator[PlannedCase]:
     """The shape's cases, then others while `power` lacks the refusal of a mistake."""
     yield from shape.cases
     for kind in MORE_TELLING:

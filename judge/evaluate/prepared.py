@@ -17,9 +17,9 @@ class Prepared:
     kind: m.ValueKind
     why_not: str | None = None
     """Why the case does not count."""
-    off: str | None = None
+    eager_error: str | None = None
     """How far eager is off, where the case counts all the same."""
-    raised: str | None = None
+    error_type: str | None = None
     """The type of the error that the problem's code raised, if that is why."""
     inputs: list[m.InputSpec] = field(default_factory=list)
     pristine: list[Any] = field(default_factory=list)
@@ -47,9 +47,9 @@ class Outcome:
     """Outputs that differ although nothing has to be rounded: counts if that is required."""
     exact: frozenset[int] | None = None
     """Outputs where eager equals the oracle in this case; None if it does not count."""
-    beside: bool = False
+    out_of_bounds: bool = False
     """Its values are right, and it read or wrote beside a tensor."""
-    host: str | None = None
+    host_ops: str | None = None
     """It is right only where the host sees the inputs' values: what of it computes, if known."""
 
     def note(self, **changes: Any) -> None:

@@ -24,8 +24,8 @@ def render(evaluation: Evaluation) -> str:
 
 
 def _head(evaluation: Evaluation) -> list[str]:
-    what = f"{evaluation.kernel} on {evaluation.problem}"
-    lines = wrapped(f"{evaluation.verdict.value.upper()}: {what}")
+    title = f"{evaluation.kernel} on {evaluation.problem}"
+    lines = wrapped(f"{evaluation.verdict.value.upper()}: {title}")
     return lines + _bullets(evaluation.reasons)
 
 
@@ -37,10 +37,10 @@ def _times(evaluation: Evaluation) -> list[str]:
         f"{'contender':<{_NAME}} {'median':>9} {'p10 to p90':>17} {'floor':>6}  "
         "speedup of candidate"
     ]
-    lines += [_row(each, ratios.get(each.contender)) for each in evaluation.timings]
+    lines += [_row(timing, ratios.get(timing.contender)) for timing in evaluation.timings]
     first = evaluation.timings[0]
-    how = {"graph": "graph replay", "events": "CUDA events", "clock": "the clock"}[first.method]
-    lines.append(f"Cold, interleaved, by {how}; {first.launches} launches each; ms.")
+    method = {"graph": "graph replay", "events": "CUDA events", "clock": "the clock"}[first.method]
+    lines.append(f"Cold, interleaved, by {method}; {first.launches} launches each; ms.")
     for timing in evaluation.timings:
         lines += _bullets(f"{timing.contender}: {flag}" for flag in timing.flagged)
     for wall in evaluation.walls:
@@ -89,11 +89,11 @@ def _correctness(evaluation: Evaluation) -> list[str]:
     counted = [case for case in cases if case.counted]
     passed = sum(case.passed for case in counted)
     shapes = Counter(case.shape for case in counted)
-    told = ", ".join(f"{count} at {shape} shape" for shape, count in sorted(shapes.items()))
+    counts = ", ".join(f"{count} at {shape} shape" for shape, count in sorted(shapes.items()))
     line = f"{passed} of {len(counted)} cases right"
     if evaluation.oracle:  # none where the kernel could not even be loaded
         line += f" against {evaluation.oracle}"
-    lines = wrapped(f"{line} ({told})." if told else f"{line}.")
+    lines = wrapped(f"{line} ({counts})." if counts else f"{line}.")
     worst = max(
         (case for case in counted if case.norm_ratio is not None),
         key=lambda case: case.norm_ratio or 0.0,

@@ -14,13 +14,13 @@ def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
     describe_fields(schema, model)
     number = {"type": "number"}
     strings = {"type": "string", "enum": ["Infinity", "-Infinity", "NaN"]}
-    for each in schema.get("properties", {}).values():
-        if each.get("type") == "number":
-            each["anyOf"] = [{"type": each.pop("type")}, strings]
-        elif number in each.get("anyOf", ()):
-            each["anyOf"] = [*each["anyOf"], strings]
-        elif each.get("additionalProperties") == number:
-            each["additionalProperties"] = {"anyOf": [number, strings]}
+    for spec in schema.get("properties", {}).values():
+        if spec.get("type") == "number":
+            spec["anyOf"] = [{"type": spec.pop("type")}, strings]
+        elif number in spec.get("anyOf", ()):
+            spec["anyOf"] = [*spec["anyOf"], strings]
+        elif spec.get("additionalProperties") == number:
+            spec["additionalProperties"] = {"anyOf": [number, strings]}
 
 
 class Model(BaseModel):

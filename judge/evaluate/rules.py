@@ -45,20 +45,20 @@ class Checked:
         """What is wrong, in one line; None where all is right."""
         if self.structure:
             return self.structure
-        found = [] if self.nvfp4 is None or not self.nvfp4.problem else [self.nvfp4.problem]
+        problems = [] if self.nvfp4 is None or not self.nvfp4.problem else [self.nvfp4.problem]
         for number, difference in enumerate(self.differences):
             if difference is not None and difference.problem:
-                where = f"output {number}: " if len(self.differences) > 1 else ""
-                found.append(where + difference.problem)
-        return "; ".join(found) + self.hint if found else None
+                prefix = f"output {number}: " if len(self.differences) > 1 else ""
+                problems.append(prefix + difference.problem)
+        return "; ".join(problems) + self.hint if problems else None
 
     @property
     def examples(self) -> tuple[Counterexample, ...]:
         """The first few wrong elements."""
-        found = list(self.nvfp4.examples) if self.nvfp4 else []
+        counterexamples = list(self.nvfp4.examples) if self.nvfp4 else []
         for difference in self.differences:
-            found += difference.examples if difference else ()
-        return tuple(found[:5])
+            counterexamples += difference.examples if difference else ()
+        return tuple(counterexamples[:5])
 
     def largest(self, name: str) -> float | None:
         """The largest `max_abs`, `max_rel` or `norm_ratio` over the outputs; None if none."""
@@ -129,7 +129,7 @@ class Reference:
             for tensor in self.expected
         ]
 
-    def off(self, eager: Checked) -> str | None:
+    def describe_eager_error(self, eager: Checked) -> str | None:
         """How far eager is off beyond what its format does; None where it is not."""
         for tensor, difference in zip(self.expected, eager.differences, strict=True):
             if tensor is None or tensor.exact or difference is None or self.declaration.tolerance:
@@ -151,7 +151,7 @@ class Reference:
             if tensor is None or difference is None or tensor.exact:
                 limits.append(None)
                 continue
-            found = candidate_limits(
+            bounds = candidate_limits(
                 tensor.dtype,
                 self.precision,
                 terms=self.terms,
@@ -159,8 +159,8 @@ class Reference:
                 eager_worst=difference.max_rel,
             )
             if declared is not None:
-                found = replace(found, norm=declared.norm, worst=declared.worst)
-            limits.append(found)
+                bounds = replace(bounds, norm=declared.norm, worst=declared.worst)
+            limits.append(bounds)
         return limits
 
     def check(
@@ -198,11 +198,11 @@ class Reference:
         outputs = [tensor.zero_() for tensor in templates]
         if kind == "zeros":
             return outputs
-        for tensor, each in zip(outputs, self.expected, strict=True):
-            if each is not None:
-                tensor.fill_(_mean(each))
+        for tensor, target in zip(outputs, self.expected, strict=True):
+            if target is not None:
+                tensor.fill_(_mean(target))
         if self.values is not None:
-            self._quantized(torch.full_like(self.values, float(self.values.abs().mean())), outputs)
+            self._quantize(torch.full_like(self.values, float(self.values.abs().mean())), outputs)
         return outputs
 
     def from_oracle(
@@ -213,7 +213,7 @@ class Reference:
             if source is not None:
                 target.copy_(source)
         if values is not None:
-            self._quantized(values.reshape(-1, values.shape[-1]), templates)
+            self._quantize(values.reshape(-1, values.shape[-1]), templates)
         return list(templates)
 
     def differs(self, oracle: Sequence[Any | None], values: Any) -> bool:
@@ -225,9 +225,9 @@ class Reference:
         ]
         if values is not None:
             pairs.append((values, self.values))
-        return any(_other(one, two) for one, two in pairs)
+        return any(_differs(first, second) for first, second in pairs)
 
-    def _quantized(self, values: Any, outputs: Sequence[Any]) -> None:
+    def _quantize(self, values: Any, outputs: Sequence[Any]) -> None:
         codes, scales = quantize(values, self._g)
         rows, length = values.shape
         if self.declaration.layout == "swizzled":
@@ -239,8 +239,8 @@ class Reference:
             tensor.reshape(-1).view(torch.uint8).copy_(packed.reshape(-1))
 
 
-def _other(one: Any, two: Any) -> bool:
-    for left, right in zip(one.reshape(-1).split(_PART), two.reshape(-1).split(_PART), strict=True):
+def _differs(a: Any, b: Any) -> bool:
+    for left, right in zip(a.reshape(-1).split(_PART), b.reshape(-1).split(_PART), strict=True):
         if not left.is_floating_point():
             if not bool(torch.equal(left, right)):
                 return True

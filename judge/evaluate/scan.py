@@ -40,6 +40,6 @@ def scan(text: str, name: str = "kernel.py") -> list[Finding]:
 
 def _sorted(findings: Iterable[Finding]) -> list[Finding]:
     # Of two that say so of the same place, the graver one stays.
-    graver_last = sorted(findings, key=lambda each: each.severity == "cheat")
+    graver_last = sorted(findings, key=lambda f: f.severity == "cheat")
     unique = {(finding.rule, finding.line, finding.evidence): finding for finding in graver_last}
-    return sorted(unique.values(), key=lambda each: (each.line, each.rule, each.evidence))
+    return sorted(unique.values(), key=lambda f: (f.line, f.rule, f.evidence))

@@ -80,7 +80,7 @@ def without_comments(text: str) -> str:
     """`text` with comments blanked; line breaks stay. What no "*/" closes runs to the end."""
     parts: list[str] = []
     missing: set[str] = set()
-    done = position = 0
+    copied = position = 0
     while (begins := _BEGINNING.search(text, position)) is not None:
         mark = begins[0]
         if mark in ("//", "/*"):
@@ -88,23 +88,23 @@ def without_comments(text: str) -> str:
             end = text.find(closing, begins.end())
             position = len(text) if end < 0 else end + (2 if mark == "/*" else 0)
             parts += (
-                text[done : begins.start()],
+                text[copied : begins.start()],
                 _NOT_A_BREAK.sub(" ", text[begins.start() : position]),
             )
-            done = position
+            copied = position
         elif mark in _LITERAL_END:
-            found = _LITERAL_END[mark].match(text, begins.end())
-            position = begins.end() if found is None else max(found.end(), begins.end())
+            literal = _LITERAL_END[mark].match(text, begins.end())
+            position = begins.end() if literal is None else max(literal.end(), begins.end())
         else:
             closing = f'){begins[1]}"'
             end = -1 if closing in missing else text.find(closing, begins.end())
             position = begins.end() if end < 0 else end + len(closing)
             if end < 0:
                 missing.add(closing)  # not searched for once more
-    return "".join([*parts, text[done:]])
+    return "".join([*parts, text[copied:]])
 
 
-def spliced(text: str) -> str:
+def join_continued_lines(text: str) -> str:
     """`text` as a compiler joins its lines: a line that ends in a backslash goes on in the next.
 
     The line breaks that this takes away follow the joined line, so that line numbers stay.
@@ -112,9 +112,9 @@ def spliced(text: str) -> str:
     joined: list[str] = []
     removed = 0
     for line in text.replace("\r\n", "\n").replace("??/", "\\").split("\n"):
-        kept = line.rstrip(" \t\f\v\r")
-        if kept.endswith("\\"):
-            joined.append(kept[:-1])
+        stripped = line.rstrip(" \t\f\v\r")
+        if stripped.endswith("\\"):
+            joined.append(stripped[:-1])
             removed += 1
         else:
             joined += [line, "\n" * (removed + 1)]
@@ -124,16 +124,16 @@ def spliced(text: str) -> str:
 
 def cuda_findings(text: str, first_line: int) -> list[Finding]:
     """Findings in CUDA C++ text whose first line is `first_line` of its file."""
-    whole = spliced(text)
+    joined = join_continued_lines(text)
     # Inside a raw literal lines are not joined: where it ends cannot be told from the joined text.
     # What may be a comment is then read like the rest.
-    bare = whole if 'R"' in text and whole != text else without_comments(whole)
-    found = []
+    code = joined if 'R"' in text and joined != text else without_comments(joined)
+    findings = []
     for rule, severity, pattern, explanation in PATTERNS:
-        line, counted = first_line, 0
-        for match in itertools.islice(re.finditer(pattern, bare), _MOST_MATCHES):
-            line += bare.count("\n", counted, match.start())
-            counted = match.start()
+        line, searched = first_line, 0
+        for match in itertools.islice(re.finditer(pattern, code), _MOST_MATCHES):
+            line += code.count("\n", searched, match.start())
+            searched = match.start()
             evidence = " ".join(match[0].split())
-            found.append(Finding(rule, severity, line, evidence, explanation))
-    return found
+            findings.append(Finding(rule, severity, line, evidence, explanation))
+    return findings

@@ -16,23 +16,23 @@ class Names:
 
     def __init__(self, module: ast.Module) -> None:
         self.aliases: dict[str, str] = {"__builtins__": "builtins"}
-        assigned: list[tuple[str, ast.expr]] = []
+        assignments: list[tuple[str, ast.expr]] = []
         for node in ast.walk(module):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    first = alias.name.partition(".")[0]
-                    self.aliases[alias.asname or first] = alias.name if alias.asname else first
+                    package = alias.name.partition(".")[0]
+                    self.aliases[alias.asname or package] = alias.name if alias.asname else package
             elif isinstance(node, ast.ImportFrom):
                 base = "." * node.level + (node.module or "")
                 for alias in node.names:
                     self.aliases[alias.asname or alias.name] = f"{base}.{alias.name}"
             elif isinstance(node, ast.Assign):
-                assigned += [(t.id, node.value) for t in node.targets if isinstance(t, ast.Name)]
+                assignments += [(t.id, node.value) for t in node.targets if isinstance(t, ast.Name)]
             elif isinstance(node, ast.NamedExpr):
-                assigned.append((node.target.id, node.value))
+                assignments.append((node.target.id, node.value))
         # An alias of an alias needs another pass; three levels are more than any file has.
         for _ in range(3):
-            for name, value in assigned:
+            for name, value in assignments:
                 target = self.resolve(value)
                 if target is not None and target.partition(".")[0] != name:
                     self.aliases.setdefault(name, target)
@@ -46,14 +46,14 @@ class Names:
             case ast.Name(id=name):
                 return self.aliases.get(name, name)
             case ast.Attribute(value=base, attr=attribute):
-                return self._below(base, attribute)
+                return self._member(base, attribute)
             case ast.Call(func=function, args=[argument, *rest]):
                 return self._call(self.resolve(function), argument, rest)
             case ast.Subscript(value=base, slice=key) if (text := text_of(key)) is not None:
                 return self._item(base, text)
         return None
 
-    def _below(self, base: ast.expr, attribute: str) -> str | None:
+    def _member(self, base: ast.expr, attribute: str) -> str | None:
         resolved = self.resolve(base)
         return None if resolved is None else f"{resolved}.{attribute}"
 
@@ -63,7 +63,7 @@ class Names:
             return text if function == "importlib.import_module" else text.partition(".")[0]
         if function in ("getattr", "builtins.getattr") and rest:
             attribute = text_of(rest[0])
-            return None if attribute is None else self._below(argument, attribute)
+            return None if attribute is None else self._member(argument, attribute)
         return None
 
     def _item(self, base: ast.expr, key: str) -> str | None:
@@ -71,11 +71,11 @@ class Names:
         match base:
             case ast.Call(func=function, args=[argument]):
                 if self.resolve(function) in _DICTIONARIES:
-                    return self._below(argument, key)
+                    return self._member(argument, key)
             case ast.Call(func=ast.Name(id="globals" | "locals"), args=[]):
                 return self.aliases.get(key, key)
             case ast.Attribute(value=value, attr="__dict__"):
-                return self._below(value, key)
+                return self._member(value, key)
         return key if self.resolve(base) == "sys.modules" else None
 
 
@@ -88,11 +88,11 @@ def text_of(node: ast.expr) -> str | None:
             first, second = text_of(left), text_of(right)
             return None if first is None or second is None else first + second
         case ast.Call(
-            func=ast.Attribute(value=ast.Constant(value=str() as between), attr="join"),
-            args=[ast.Tuple(elts=each) | ast.List(elts=each)],
+            func=ast.Attribute(value=ast.Constant(value=str() as separator), attr="join"),
+            args=[ast.Tuple(elts=elements) | ast.List(elts=elements)],
         ):
-            joined = [text_of(part) for part in each]
-            return None if None in joined else between.join(p for p in joined if p is not None)
+            texts = [text_of(part) for part in elements]
+            return None if None in texts else separator.join(p for p in texts if p is not None)
         case ast.JoinedStr(values=values):
             parts = [
                 text_of(part.value if isinstance(part, ast.FormattedValue) else part)

@@ -43,9 +43,9 @@ class PythonChecks:
     def run(self) -> list[Finding]:
         """Return what is found."""
         for node in self.nodes:
-            self._reads(node)
-            self._patches(node)
-            self._text(node)
+            self._check_reads(node)
+            self._check_patches(node)
+            self._check_text(node)
         return self.findings
 
     def add(self, rule: str, node: ast.AST, explanation: str) -> None:
@@ -57,10 +57,10 @@ class PythonChecks:
 
     def _first_line(self, node: ast.AST) -> str:
         line = getattr(node, "lineno", 1)
-        found = "".join(self.lines[line - 1 : line]).encode()[getattr(node, "col_offset", 0) :]
-        return " ".join(found.decode(errors="replace").split())
+        source = "".join(self.lines[line - 1 : line]).encode()[getattr(node, "col_offset", 0) :]
+        return " ".join(source.decode(errors="replace").split())
 
-    def _text(self, node: ast.AST) -> None:
+    def _check_text(self, node: ast.AST) -> None:
         """Strings that hold CUDA, or name other processes' folders."""
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             return
@@ -72,9 +72,9 @@ class PythonChecks:
         if "__global__" in text or "#include" in text or 'extern "C"' in text:
             self.findings += cuda_findings(text, node.lineno)
 
-    def _reads(self, node: ast.AST) -> None:
+    def _check_reads(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            self._imports(node)
+            self._check_imports(node)
         if not isinstance(node, ast.expr):
             return
         name = self.names.resolve(node)
@@ -86,9 +86,9 @@ class PythonChecks:
             self.add(_READ, node, "reads a function's closure")
         elif isinstance(node, ast.Attribute) and node.attr == "__subclasses__":
             self.add(_READ, node, "lists the subclasses of a class")
-        self._modules(node, name)
+        self._check_modules(node, name)
 
-    def _modules(self, node: ast.expr, name: str | None) -> None:
+    def _check_modules(self, node: ast.expr, name: str | None) -> None:
         if (
             isinstance(node, ast.Call | ast.Subscript)
             and within(name, *_JUDGE)
@@ -96,12 +96,12 @@ class PythonChecks:
         ):
             self.add(_READ, node, "uses the judge's own modules")
         if name == "sys.modules":
-            self._sys_modules(node)
+            self._check_sys_modules(node)
         elif name is not None and name.endswith(".sys.modules"):
             self.add(_READ, node,
                      "searches the loaded modules through another module")  # fmt: skip
 
-    def _imports(self, node: ast.Import | ast.ImportFrom) -> None:
+    def _check_imports(self, node: ast.Import | ast.ImportFrom) -> None:
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
         else:
@@ -109,17 +109,17 @@ class PythonChecks:
         if any(module.partition(".")[0] in _JUDGE for module in modules):
             self.add(_READ, node, "imports the judge")
 
-    def _sys_modules(self, node: ast.expr) -> None:
+    def _check_sys_modules(self, node: ast.expr) -> None:
         parent = self.parents.get(id(node))
         if isinstance(parent, ast.Subscript):
-            return  # one module by name; what is assigned, `_patches` looks at
+            return  # one module by name; what is assigned, `_check_patches` looks at
         if isinstance(parent, ast.Compare):
             return
         if isinstance(parent, ast.Attribute) and parent.attr in ("get", "setdefault"):
             return
         self.add(_READ, parent or node, "searches the loaded modules")
 
-    def _patches(self, node: ast.AST) -> None:
+    def _check_patches(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign | ast.Delete):
             targets = node.targets
         elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For):
@@ -127,15 +127,15 @@ class PythonChecks:
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             targets = [node.optional_vars]
         elif isinstance(node, ast.Call):
-            self._setter(node)
+            self._check_setter(node)
             return
         else:
             return
         for target in targets:
             for element in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
-                self._target(node, element)
+                self._check_target(node, element)
 
-    def _target(self, statement: ast.AST, target: ast.expr) -> None:
+    def _check_target(self, statement: ast.AST, target: ast.expr) -> None:
         if isinstance(target, ast.Attribute):
             if self._is_type_of(target.value):
                 self.add(_PATCHED, statement, "changes a type it was given")
@@ -144,8 +144,8 @@ class PythonChecks:
             elif target.attr in ("__class__", "__code__") and not _is_self(target.value):
                 self.add(_PATCHED, statement,
                          "changes what an object or function is")  # fmt: skip
-            elif self._rooted(target):
-                self._assigned(statement, self.names.resolve(target))
+            elif self._is_imported(target):
+                self._check_assigned_name(statement, self.names.resolve(target))
         elif isinstance(target, ast.Subscript):
             base = self.names.resolve(target.value)
             if base == "sys.modules":
@@ -156,7 +156,7 @@ class PythonChecks:
             elif base != "os.environ" and isinstance(target.value, ast.Attribute | ast.Call):
                 name = self.names.resolve(target)
                 if name is not None and "." in name:
-                    self._assigned(statement, name)
+                    self._check_assigned_name(statement, name)
 
     def _is_type_of(self, node: ast.expr) -> bool:
         """`type(x)`, or a variable that holds it; `type(self)` is a class of the file's own."""
@@ -169,7 +169,7 @@ class PythonChecks:
             and not _is_self(node.args[0])
         )
 
-    def _rooted(self, node: ast.expr) -> bool:
+    def _is_imported(self, node: ast.expr) -> bool:
         """Whether an attribute hangs on an import or an alias of one, not on a plain variable."""
         while isinstance(node, ast.Attribute):
             node = node.value
@@ -177,12 +177,12 @@ class PythonChecks:
             return node.id in self.names.aliases or node.id == "builtins"
         return self.names.resolve(node) is not None
 
-    def _assigned(self, statement: ast.AST, name: str | None) -> None:
+    def _check_assigned_name(self, statement: ast.AST, name: str | None) -> None:
         if within(name, *tables.PROTECTED) and not within(name, *tables.UNPROTECTED):
             self.add(_PATCHED, statement,
                      f"replaces {name}, which the judge or the reference uses")  # fmt: skip
 
-    def _setter(self, call: ast.Call) -> None:
+    def _check_setter(self, call: ast.Call) -> None:
         name = self.names.resolve(call.func)
         if name in _SETTERS and call.args:
             owner = self.names.resolve(call.args[0])
@@ -191,16 +191,16 @@ class PythonChecks:
                 self.add(_PATCHED, call, "changes a type it was given")
             elif attribute in tables.CLOCK_ATTRIBUTES:
                 self.add(_PATCHED, call, "replaces a clock")
-            elif owner is not None and self._rooted(call.args[0]):
-                self._assigned(call, f"{owner}.{attribute or '?'}")
+            elif owner is not None and self._is_imported(call.args[0]):
+                self._check_assigned_name(call, f"{owner}.{attribute or '?'}")
         elif within(name, *_PATCHERS):
             self.add(_PATCHED, call, "patches what the judge uses")
         elif isinstance(call.func, ast.Attribute) and call.func.attr in ("update", "__setitem__"):
             base = call.func.value
             if isinstance(base, ast.Attribute) and base.attr == "__dict__":
-                self._assigned(call, f"{self.names.resolve(base.value)}.?")
+                self._check_assigned_name(call, f"{self.names.resolve(base.value)}.?")
             elif isinstance(base, ast.Call) and self.names.resolve(base.func) == "vars":
-                self._assigned(call, f"{self.names.resolve(base.args[0])}.?")
+                self._check_assigned_name(call, f"{self.names.resolve(base.args[0])}.?")
 
 
 def _attribute(node: ast.expr, name: str | None) -> str | None:

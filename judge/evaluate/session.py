@@ -86,8 +86,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
         judge.sandbox.launch.SandboxError
             It could not be started.
         """
-        own = f"{self._started}-{re.sub(r'[^A-Za-z0-9]', '-', name)[:40]}"
-        scratch = self.folder / own
+        folder_name = f"{self._started}-{re.sub(r'[^A-Za-z0-9]', '-', name)[:40]}"
+        scratch = self.folder / folder_name
         scratch.mkdir()
         policy = Policy(
             scratch=scratch,
@@ -98,7 +98,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         )
         process = self._zygote.spawn(WORKER_ENTRY, policy)
         self.layers = self.layers or process.layers
-        worker = Worker(process, name, self.buffers, own)
+        worker = Worker(process, name, self.buffers, folder_name)
         self._stack.callback(worker.stop)  # before the buffers are freed
         self._started += 1
         return worker
@@ -128,7 +128,7 @@ class Worker(Exchange):
         super().__init__(process, name)
         self._exporter, self._prefix = exporter, prefix
         self._groups: dict[str, tuple[list[m.TensorSpec | None], Lent]] = {}
-        self._made = 0
+        self._lend_count = 0
         self._paused = False
 
     def pause(self) -> bool:
@@ -154,16 +154,16 @@ class Worker(Exchange):
         contents at old addresses.
         """
         plain = [None if s is None else m.TensorSpec(shape=s.shape, dtype=s.dtype) for s in specs]
-        known = self._groups.get(group)
-        if known is not None and known[0] == plain:
-            return known[1]
+        existing = self._groups.get(group)
+        if existing is not None and existing[0] == plain:
+            return existing[1]
         self.take_back(group)
-        self._made += 1
+        self._lend_count += 1
         lent: Lent = []
         # Kept before it is complete: what was allocated is freed if the rest cannot be had.
         self._groups[group] = (plain, lent)
         for index, spec in enumerate(plain):
-            name = f"{self._prefix}.{group}.{self._made}.{index}"
+            name = f"{self._prefix}.{group}.{self._lend_count}.{index}"
             lent.append(None if spec is None else self._exporter.allocate(name, spec))
         self.open([buffer for buffer in lent if buffer is not None])
         return lent

@@ -39,7 +39,7 @@ _COMFORTABLE_SETS: Final = 8
 _MEMORY_SHARE: Final = 0.5
 _SEED_BITS: Final = 48
 # What the problem's buffer for new contents is lent as.
-_MADE: Final = "made"
+_INCOMING: Final = "made"
 _FEW_SETS: Final = 4
 _READING_SHARE: Final = 0.005
 # A terabyte a second: less than what cards read whose L2 is large.
@@ -55,7 +55,7 @@ def caches_matter(set_bytes: int, fastest_ms: float) -> bool:
     return set_bytes / _BYTES_PER_MS > _READING_SHARE * fastest_ms
 
 
-def sets_wanted(set_bytes: int, l2_bytes: int, at_least: int = 2, *, cold: bool = True) -> int:
+def sets_needed(set_bytes: int, l2_bytes: int, at_least: int = 2, *, cold: bool = True) -> int:
     """How many sets keep the cache cold, between `at_least` and `MAX_SETS`; a few if not `cold`.
 
     Parameters
@@ -103,9 +103,9 @@ class InputSets:
         self._opened: list[tuple[Worker, list[str]]] = []
         self._sets: list[list[Exported]] = []
         self._pristine: list[list[Any]] = []
-        self._made = problem.lend(_MADE, [spec.tensor for spec in self._inputs])
-        self._spare = self._like_made()
-        self._evicting = _evicting(exporter.device)
+        self._incoming = problem.lend(_INCOMING, [spec.tensor for spec in self._inputs])
+        self._spare = self._empty_set()
+        self._eviction_buffer = _eviction_buffer(exporter.device)
 
     @property
     def device(self) -> torch.device:
@@ -130,9 +130,9 @@ class InputSets:
             exported = [buffer for buffer in lent if buffer is not None]
             self.arguments.append(arguments(self._inputs, lent))
             self._sets.append(exported)
-            self._pristine.append(self._like_made())
+            self._pristine.append(self._empty_set())
             added += exported
-        for worker in {id(each): each for each in workers}.values():
+        for worker in {id(w): w for w in workers}.values():
             worker.open(added)
             self._opened.append((worker, [buffer.name for buffer in added]))
         self.renew()
@@ -149,10 +149,10 @@ class InputSets:
         """Write the current contents into all sets, and leave none of them in the cache."""
         for exported, pristine in zip(self._sets, self._pristine, strict=True):
             _write(exported, pristine)
-        if self._evicting is not None:
+        if self._eviction_buffer is not None:
             # Read, not written: lines that are written would have to go to memory at the expense
             # of the first launch.
-            self._evicting.sum()
+            self._eviction_buffer.sum()
         synchronize(self.device)
 
     def disturb(self) -> None:
@@ -172,7 +172,7 @@ class InputSets:
     def unchanged(self, number: int) -> bool:
         """Whether a set has, bit for bit, the contents that the judge wrote."""
         pairs = zip(self._sets[number], self._pristine[number], strict=True)
-        return all(unchanged(exported, kept) for exported, kept in pairs)
+        return all(unchanged(exported, original) for exported, original in pairs)
 
     def depend_on_seed(self) -> bool:
         """Whether the first two sets differ; constant inputs cannot expose a cached output."""
@@ -180,7 +180,7 @@ class InputSets:
             return True
         self.restore()
         pairs = zip(self._sets[0], self._pristine[1], strict=True)
-        return not all(unchanged(exported, kept) for exported, kept in pairs)
+        return not all(unchanged(exported, original) for exported, original in pairs)
 
     def close(self) -> None:
         """Close the buffers in all workers that live, and free them."""
@@ -188,22 +188,22 @@ class InputSets:
             if worker.alive:
                 with contextlib.suppress(WorkerError):
                     worker.close_buffers(opened)
-        self.problem.take_back(_MADE)
+        self.problem.take_back(_INCOMING)
         self._exporter.free(exported.name for group in self._sets for exported in group)
         self._sets, self._pristine, self._spare, self._opened = [], [], [], []
 
     def _make(self, into: Sequence[Any]) -> int:
         """Have the problem make inputs, copy them out of its reach, and return their seed."""
         seed = secrets.randbits(_SEED_BITS)
-        self.problem.make_inputs(seed, names(self._made), self._kind)
-        made = [each for each in self._made if each is not None]
-        for kept, exported in zip(into, made, strict=True):
-            as_bytes(kept).copy_(exported.flat)
+        self.problem.make_inputs(seed, names(self._incoming), self._kind)
+        buffers = [buffer for buffer in self._incoming if buffer is not None]
+        for copy, exported in zip(into, buffers, strict=True):
+            as_bytes(copy).copy_(exported.flat)
         synchronize(self.device)  # the problem writes the next contents over these
         return seed
 
-    def _like_made(self) -> list[Any]:
-        return [torch.empty_like(tensor) for tensor in tensors(self._made)]
+    def _empty_set(self) -> list[Any]:
+        return [torch.empty_like(tensor) for tensor in tensors(self._incoming)]
 
 
 def l2_bytes(device: Any) -> int:
@@ -213,12 +213,12 @@ def l2_bytes(device: Any) -> int:
     return int(torch.cuda.get_device_properties(torch.device(device)).L2_cache_size)
 
 
-def _evicting(device: Any) -> Any:
+def _eviction_buffer(device: Any) -> Any:
     """Return what fills the L2 several times over when it is read; None on a CPU."""
     words = L2_MULTIPLE * l2_bytes(device) // 4
     return torch.zeros(words, dtype=torch.float32, device=device) if words else None
 
 
 def _write(buffers: Sequence[Exported], contents: Sequence[Any]) -> None:
-    for buffer, kept in zip(buffers, contents, strict=True):
-        buffer.flat.copy_(as_bytes(kept))
+    for buffer, original in zip(buffers, contents, strict=True):
+        buffer.flat.copy_(as_bytes(original))

@@ -19,9 +19,9 @@ from judge.evaluate.buffers import (
     unchanged,
 )
 from judge.evaluate.cases import PlannedShape
-from judge.evaluate.compare import apart
+from judge.evaluate.compare import distance
 from judge.evaluate.faults import refuse_shortage
-from judge.evaluate.outputs import undefined
+from judge.evaluate.outputs import why_undefined
 from judge.evaluate.prepared import Prepared
 from judge.evaluate.rules import Reference
 from judge.evaluate.session import CommandFailedError, Worker
@@ -35,7 +35,7 @@ FEW = 256
 _NAMED = 4
 # Of eager's error: what two of its calls may differ by if the error is that of its roundings.
 _SAME_SHARE = 0.1
-_OF_MISTAKES = ("mutant", "mutant.values", "moved")
+_MISTAKE_GROUPS = ("mutant", "mutant.values", "moved")
 # Outputs above this are not kept beside the oracle's.
 _LARGE_BYTES = 1 << 28
 # Relative steps that each dtype can hold, and small enough for what is smooth.
@@ -97,7 +97,7 @@ class Stage:
         """What eager runs."""
         self.worker = worker
         self.problem = self.worker.use_variant(shape.source, seed=settings.model_seed)
-        self.redrawn = _redrawn(self.problem.redrawn)
+        self.redrawn = _describe_redrawn(self.problem.redrawn)
         """What was done to parameters, in words."""
         self.worker.contender("eager")
         self._terms: float | None = None
@@ -146,7 +146,7 @@ class Stage:
         except CommandFailedError as error:
             refuse_shortage(error)
             prepared.why_not = f"the reference fails: {error.kind}: {error.message}"
-            prepared.raised = error.kind
+            prepared.error_type = error.kind
             self.broken = m.is_device_error(error.message)
         return prepared
 
@@ -156,7 +156,7 @@ class Stage:
         specs += [input_.tensor for input_ in prepared.inputs if input_.tensor is not None]
         return any(spec.dtype == dtype for spec in specs)
 
-    def mutated(
+    def mutate(
         self, mutation: m.Mutation, templates: Sequence[Any]
     ) -> tuple[list[Any], bool] | None:
         """What a kernel with this mistake would store for the prepared case, in `templates`.
@@ -174,12 +174,12 @@ class Stage:
         return self._reference.from_oracle(oracle, values, templates), changes
 
     def forget_mistakes(self) -> None:
-        """Free the memory of `mutated`."""
-        self._free(_OF_MISTAKES)
+        """Free the memory of `mutate`."""
+        self._free(_MISTAKE_GROUPS)
 
     def release(self) -> None:
         """Free the memory of the last prepared case, which must not be used any more."""
-        self._free(("inputs", "eager", "oracle", "oracle.values", *_OF_MISTAKES))
+        self._free(("inputs", "eager", "oracle", "oracle.values", *_MISTAKE_GROUPS))
 
     def _free(self, groups: Sequence[str]) -> None:
         """Take groups back, once the judge's own work is done, and what torch caches of them."""
@@ -189,16 +189,16 @@ class Stage:
             torch.cuda.empty_cache()
 
     def _run(self, prepared: Prepared, lent: Lent) -> None:
-        called, got = self._eager(prepared, lent, late=not self.aliases)
+        called, got = self._run_eager(prepared, lent, late=not self.aliases)
         prepared.outputs = called.outputs
         prepared.overlaps = any(output.overlaps for output in called.outputs)
         self._restore(prepared, lent)
-        self._likely_specs = [_raised(spec) for spec in prepared.outputs]
+        self._likely_specs = [_in_float64(spec) for spec in prepared.outputs]
         oracle, values = self._ask_oracle(len(called.outputs), "oracle", None)
         self._restore(prepared, lent)
-        prepared.why_not = undefined(prepared.kind, prepared.outputs, oracle, values)
+        prepared.why_not = why_undefined(prepared.kind, prepared.outputs, oracle, values)
         if self._carried:
-            names = _first(self._carried)
+            names = _summarize(self._carried)
             prepared.why_not = f"the output depends on earlier calls, each of which changes {names}"
         if prepared.why_not:
             return
@@ -214,11 +214,11 @@ class Stage:
         eager = reference.check(got, reference.eager_limits())
         if eager.problem and not self.aliases:
             # Perhaps the outputs are views of the inputs, which have changed since.
-            _, got = self._eager(prepared, lent, late=False)
+            _, got = self._run_eager(prepared, lent, late=False)
             self._restore(prepared, lent)
-            at_once = reference.check(got, reference.eager_limits())
-            if not at_once.problem:
-                self.aliases, eager = True, at_once
+            immediate = reference.check(got, reference.eager_limits())
+            if not immediate.problem:
+                self.aliases, eager = True, immediate
         prepared.reference, prepared.eager = reference, eager
         prepared.limits = reference.candidate_limits(eager)
         prepared.exact = frozenset(
@@ -231,13 +231,13 @@ class Stage:
         )
         if eager.problem:
             prepared.why_not = f"eager itself is wrong: {eager.problem}"
-        elif off := reference.off(eager):
+        elif inaccuracy := reference.describe_eager_error(eager):
             first = [tensor.clone() for tensor in got]
-            _, again = self._eager(prepared, lent, late=False)
+            _, repeated = self._run_eager(prepared, lent, late=False)
             self._restore(prepared, lent)
-            if apart(first, again) > _SAME_SHARE * (eager.largest("norm_ratio") or 0.0):
+            if distance(first, repeated) > _SAME_SHARE * (eager.largest("norm_ratio") or 0.0):
                 prepared.why_not = "eager itself is inaccurate, and varies from call to call"
-            prepared.off = off
+            prepared.eager_error = inaccuracy
         if sum(output.nbytes for output in prepared.outputs) > _LARGE_BYTES:
             # The kernel has to fit beside what the judge holds.
             del got
@@ -245,13 +245,15 @@ class Stage:
 
     _reference: Reference | None = None
 
-    def _eager(self, prepared: Prepared, lent: Lent, *, late: bool) -> tuple[m.Called, list[Any]]:
+    def _run_eager(
+        self, prepared: Prepared, lent: Lent, *, late: bool
+    ) -> tuple[m.Called, list[Any]]:
         """Call eager; `late` replaces the inputs before the outputs are fetched."""
         called = self.worker.call(self._arguments, observe=self.observed is None)
         if self.observed is None:
             self.observed = called.observed
         pairs = zip(lent, prepared.pristine, strict=True)
-        if not all(unchanged(each, kept) for each, kept in pairs if each is not None):
+        if not all(unchanged(buffer, original) for buffer, original in pairs if buffer is not None):
             self.writes = True
         outputs = self.worker.lend("eager", called.outputs)
         if late:
@@ -261,9 +263,9 @@ class Stage:
         return called, tensors(outputs)
 
     def _restore(self, prepared: Prepared, lent: Lent) -> None:
-        for buffer, kept in zip(lent, prepared.pristine, strict=True):
-            if buffer is not None and not unchanged(buffer, kept):
-                copy(kept, buffer)
+        for buffer, original in zip(lent, prepared.pristine, strict=True):
+            if buffer is not None and not unchanged(buffer, original):
+                copy(original, buffer)
 
     def _ask_oracle(
         self, outputs: int, group: str, mutation: m.Mutation | None
@@ -274,20 +276,20 @@ class Stage:
         """
         judge = self.settings.declaration
         if judge.rule is None:
-            return self._oracle("forward", group, mutation), None
-        values = self._oracle(judge.values, f"{group}.values", mutation)[0]
+            return self._run_oracle("forward", group, mutation), None
+        values = self._run_oracle(judge.values, f"{group}.values", mutation)[0]
         packed = {judge.codes, judge.scales}
         if outputs == len(packed):
             return [None] * outputs, values
-        every = self._oracle("forward", group, mutation)
-        return [None if i in packed else each for i, each in enumerate(every)], values
+        all_outputs = self._run_oracle("forward", group, mutation)
+        return [None if i in packed else output for i, output in enumerate(all_outputs)], values
 
-    def _oracle(self, method: str, group: str, mutation: m.Mutation | None) -> list[Any]:
+    def _run_oracle(self, method: str, group: str, mutation: m.Mutation | None) -> list[Any]:
         if method == "forward" and method not in self._oracle_specs:
             # Most models' outputs in float64 are as eager's are, and need not be described.
             self._oracle_specs[method] = self._likely_specs
             try:
-                return self._oracle(method, group, mutation)
+                return self._run_oracle(method, group, mutation)
             except CommandFailedError as error:
                 if error.kind != "BadBufferError":
                     raise
@@ -311,12 +313,12 @@ class Stage:
         few = [i for i, tensor in enumerate(oracle) if tensor is not None and tensor.numel() < FEW]
         if not few or not _step(lent):
             return [0.0] * len(oracle)
-        again = self._oracle("forward", "moved", None)
-        if not all(torch.equal(again[i], oracle[i]) for i in few):
+        repeated = self._run_oracle("forward", "moved", None)
+        if not all(torch.equal(repeated[i], oracle[i]) for i in few):
             return [0.0] * len(oracle)  # random, or NaN: no step of the inputs can be told from it
         step = self._nudge(lent, 0)
         try:
-            moved = self._oracle("forward", "moved", None)
+            moved = self._run_oracle("forward", "moved", None)
             changes = [
                 float((moved[i].double() - oracle[i].double()).norm()) / step if i in few else 0.0
                 for i in range(len(oracle))
@@ -339,11 +341,11 @@ class Stage:
         lent = self.worker.lend("inputs", [input_.tensor for input_ in prepared.inputs])
         self._restore(prepared, lent)
         self._nudge(lent, (1 + number) << 8)
-        near = replace(prepared, pristine=[None if e is None else pristine(e) for e in lent])
+        near = replace(prepared, pristine=[None if b is None else pristine(b) for b in lent])
         try:
-            _, got = self._eager(near, lent, late=False)
+            _, got = self._run_eager(near, lent, late=False)
             self._restore(near, lent)
-            return got, self._oracle("forward", "moved", None)
+            return got, self._run_oracle("forward", "moved", None)
         finally:
             self._restore(prepared, lent)
 
@@ -374,7 +376,7 @@ class Stage:
         return self._terms
 
 
-def _raised(spec: m.TensorSpec) -> m.TensorSpec:
+def _in_float64(spec: m.TensorSpec) -> m.TensorSpec:
     """The same tensor where the model is in float64."""
     dtype = dtype_of(spec.dtype)
     wide = "float64" if dtype.is_floating_point else spec.dtype
@@ -387,12 +389,12 @@ def _step(lent: Lent) -> float:
     return max((STEPS.get(dtype, 0.0) for dtype in dtypes), default=0)
 
 
-def _redrawn(names: Sequence[str]) -> str:
+def _describe_redrawn(names: Sequence[str]) -> str:
     if not names:
         return ""
-    return f"constant parameters, such as norm weights of 1, got random values: {_first(names)}"
+    return f"constant parameters, such as norm weights of 1, got random values: {_summarize(names)}"
 
 
-def _first(names: Sequence[str]) -> str:
+def _summarize(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"

@@ -93,11 +93,11 @@ def ratio_of_medians(
     above, below = (_matrix([side[r] for r in rounds]) for side in (over, of))
     ratio = float(np.nanmedian(above) / np.nanmedian(below))
     draws = np.random.default_rng(_SEED).integers(len(rounds), size=(resamples, len(rounds)))
-    found = np.empty(resamples)
-    for index, drawn in enumerate(draws):
-        found[index] = np.nanmedian(above[drawn]) / np.nanmedian(below[drawn])
+    ratios = np.empty(resamples)
+    for index, rows in enumerate(draws):
+        ratios[index] = np.nanmedian(above[rows]) / np.nanmedian(below[rows])
     tail = (1 - CONFIDENCE) / 2
-    low, high = (float(q) for q in np.quantile(found, (tail, 1 - tail)))
+    low, high = (float(q) for q in np.quantile(ratios, (tail, 1 - tail)))
     slowest = max(float(np.nanmedian(above)), float(np.nanmedian(below)))
     noise = repeatability(slowest)
     beyond = ratio > 1 + noise or ratio < 1 / (1 + noise)

@@ -22,7 +22,7 @@ from judge.evaluate import planning, wall
 from judge.evaluate.buffers import Exporter
 from judge.evaluate.ceilings import measure as measure_ceilings
 from judge.evaluate.clocks import ClockWatch, card_id
-from judge.evaluate.evenness import SHIFTED, UNEVEN, evened, unevenness
+from judge.evaluate.evenness import SHIFTED, UNEVEN, batch_means, unevenness
 from judge.evaluate.floor import Work
 from judge.evaluate.interleave import CheckLaunch, Contender, Interleaver, Plan, Track
 from judge.evaluate.options import EAGER
@@ -82,7 +82,7 @@ class Measurement:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Findings:
     """What goes into the report beside times."""
 
     walls: list[WallCheck] = field(default_factory=list)
@@ -147,9 +147,9 @@ def time_contenders(
         ceilings = measure_ceilings(str(device))
     watch = ClockWatch(card_id(str(device))) if cuda else None
     with watch or contextlib.nullcontext():
-        measured = measure(contenders, conditions)
+        measurement = measure(contenders, conditions)
     clocks = watch.clocks if watch else None
-    return report(measured, work=work, ceilings=ceilings, precision=precision, clocks=clocks)
+    return report(measurement, work=work, ceilings=ceilings, precision=precision, clocks=clocks)
 
 
 def measure(contenders: Sequence[Contender], conditions: Conditions) -> Measurement:
@@ -161,7 +161,7 @@ def measure(contenders: Sequence[Contender], conditions: Conditions) -> Measurem
             plan, notes = planning.choose(interleaver, say)
             say(Progress(f"timing by {plan.method}, {plan.sets} launches a batch"))
             checked = any(contender.checked for contender in contenders)
-            _rounds(interleaver, plan, conditions.limits, checked)
+            _run_rounds(interleaver, plan, conditions.limits, checked)
             if plan.method == "events":  # a graph runs as a whole, in its turn
                 say(Progress("checking for work outside stream order"))
                 interleaver.look_for_turns()
@@ -177,7 +177,7 @@ def measure(contenders: Sequence[Contender], conditions: Conditions) -> Measurem
     return Measurement(plan, tracks, tuple(notes))
 
 
-def _rounds(interleaver: Interleaver, plan: Plan, limits: Effort, checked: bool) -> None:
+def _run_rounds(interleaver: Interleaver, plan: Plan, limits: Effort, checked: bool) -> None:
     if plan.method == "graph":
         goal = limits.replays
     else:
@@ -197,15 +197,15 @@ def _rounds(interleaver: Interleaver, plan: Plan, limits: Effort, checked: bool)
             affordable = limits.check_seconds / max(interleaver.check_seconds, 1e-6)
             check_share = min(1.0, max(affordable, _MIN_CHECKS) / goal)
         spent = time.monotonic() - start - interleaver.check_seconds
-        each = spent / max(1, len(interleaver.running))
-        if held_rounds >= MIN_ROUNDS and each > limits.seconds_each:
+        seconds = spent / max(1, len(interleaver.running))
+        if held_rounds >= MIN_ROUNDS and seconds > limits.seconds_each:
             break
-        if held_rounds >= wall.MIN_ROUNDS and each > limits.seconds_most:
+        if held_rounds >= wall.MIN_ROUNDS and seconds > limits.seconds_most:
             break
 
 
 def report(
-    measured: Measurement,
+    measurement: Measurement,
     *,
     precision: Precision,
     work: Work | None = None,
@@ -216,20 +216,20 @@ def report(
 
     Parameters are those of `time_contenders`.
     """
-    found = _Found(notes=list(measured.notes))
+    findings = _Findings(notes=list(measurement.notes))
     if clocks is not None and clocks.note:
-        found.notes.append(clocks.note)
-    _evidence(measured, found)
-    _even_out(measured, found)
+        findings.notes.append(clocks.note)
+    _collect_evidence(measurement, findings)
+    _even_out(measurement, findings)
     floor = floors.floor(work, ceilings, precision) if work and ceilings else None
     copy_ms = floors.copy_floor_ms(work, ceilings) if work and ceilings else None
     timings = []
-    for name, track in measured.tracks.items():
+    for name, track in measurement.tracks.items():
         times = [ms for row in track.times.values() for ms in row]
         if not times:
             continue
         summary = summarise(times)
-        flags = found.flagged[name]
+        flags = findings.flagged[name]
         if floor is not None:
             flags += floors.flags(summary.median, floor.ms)
         if summary.p90 - summary.p10 > _NOISY * summary.median:
@@ -237,11 +237,11 @@ def report(
         timings.append(
             Timing(
                 contender=name,
-                method=measured.plan.method,
+                method=measurement.plan.method,
                 median_ms=summary.median,
                 p10_ms=summary.p10,
                 p90_ms=summary.p90,
-                launches=len(track.times) * measured.plan.launches,
+                launches=len(track.times) * measurement.plan.launches,
                 floor_fraction=None if floor is None else floor.ms / summary.median,
                 copy_floor_fraction=None if copy_ms is None else copy_ms / summary.median,
                 flagged=tuple(flags),
@@ -249,41 +249,41 @@ def report(
         )
     return TimingReport(
         timings=tuple(timings),
-        ratios=_ratios(measured),
-        walls=tuple(found.walls),
+        ratios=_ratios(measurement),
+        walls=tuple(findings.walls),
         floor=floor,
         ceilings=ceilings,
         clocks=clocks,
-        cheats=tuple(found.cheats),
-        wrong=tuple(found.wrong),
-        notes=tuple(found.notes),
-        calibrated=EAGER in measured.tracks and bool(measured.tracks[EAGER].held),
+        cheats=tuple(findings.cheats),
+        wrong=tuple(findings.wrong),
+        notes=tuple(findings.notes),
+        calibrated=EAGER in measurement.tracks and bool(measurement.tracks[EAGER].held),
     )
 
 
-def _even_out(measured: Measurement, found: _Found) -> None:
+def _even_out(measurement: Measurement, findings: _Findings) -> None:
     """Give batch means for a contender some of whose launches work for the others.
 
     Only with events: by the clock, the first launch of a batch is slow for waking up, and a graph
     gives means anyway.
     """
-    if measured.plan.method != "events":
+    if measurement.plan.method != "events":
         return
-    eager = measured.tracks.get(EAGER)
+    eager = measurement.tracks.get(EAGER)
     usual = max(0.0, unevenness(eager.times)) if eager else 0.0
-    for number, (name, track) in enumerate(measured.tracks.items()):
+    for number, (name, track) in enumerate(measurement.tracks.items()):
         uneven = unevenness(track.times)
         if uneven <= usual + UNEVEN:
             continue
         text = f"the mean launch of a batch takes {1 + uneven:.2f} times as long as the median one"
-        found.flagged[name].append(f"{text}, so the mean is reported")
+        findings.flagged[name].append(f"{text}, so the mean is reported")
         if number == 0 and uneven > usual + SHIFTED:
-            found.cheats.append(f"{text}: a few launches do the work of the others")
-        track.times = evened(track.times)
+            findings.cheats.append(f"{text}: a few launches do the work of the others")
+        track.times = batch_means(track.times)
 
 
-def _ratios(measured: Measurement) -> tuple[Ratio, ...]:
-    (candidate, mine), *others = measured.tracks.items()
+def _ratios(measurement: Measurement) -> tuple[Ratio, ...]:
+    (candidate, mine), *others = measurement.tracks.items()
     return tuple(
         Ratio(of=candidate, over=name, **asdict(ratio_of_medians(track.times, mine.times)))
         for name, track in others
@@ -291,45 +291,45 @@ def _ratios(measured: Measurement) -> tuple[Ratio, ...]:
     )
 
 
-def _evidence(measured: Measurement, found: _Found) -> None:
+def _collect_evidence(measurement: Measurement, findings: _Findings) -> None:
     """Failed checks of clock and outputs: the candidate's as evidence, others' as notes."""
-    candidate = next(iter(measured.tracks))
-    for name, track in measured.tracks.items():
+    candidate = next(iter(measurement.tracks))
+    for name, track in measurement.tracks.items():
         cheats = list(dict.fromkeys(track.cheats))
-        wrong = _counted(track.wrong, track.checks)
+        wrong = _group_texts(track.wrong, track.checks)
         systematic = len(track.wrong) >= max(_SYSTEMATIC, math.ceil(track.checks / 2))
-        if systematic and measured.plan.method != "graph":
+        if systematic and measurement.plan.method != "graph":
             # Calls were right and these launches are the same, but for being timed.
             cheats += [f"right when called, not when timed: {text}" for text in wrong]
             wrong = []
-        wrong += _counted(track.overwritten, track.checks)
-        for check in _wall_checks(name, measured):
-            found.walls.append(check)
+        wrong += _group_texts(track.overwritten, track.checks)
+        for check in _wall_checks(name, measurement):
+            findings.walls.append(check)
             if not check.passed:
                 cheats.append(wall.statement(check))
-                found.flagged[name].append("the judge's clock disagrees with this time")
+                findings.flagged[name].append("the judge's clock disagrees with this time")
         if name == candidate:
-            found.cheats += cheats
-            found.wrong += wrong
+            findings.cheats += cheats
+            findings.wrong += wrong
             if track.failed is not None and not track.cheats:
-                found.wrong.append(f"failed while it was timed: {track.failed}")
+                findings.wrong.append(f"failed while it was timed: {track.failed}")
         else:
-            found.notes += [f"{name}: {text}" for text in (*cheats, *wrong)]
+            findings.notes += [f"{name}: {text}" for text in (*cheats, *wrong)]
             if track.failed is not None:
-                found.notes.append(f"{name} failed while it was timed: {track.failed}")
+                findings.notes.append(f"{name} failed while it was timed: {track.failed}")
 
 
-def _counted(texts: Sequence[str], checks: int) -> list[str]:
+def _group_texts(texts: Sequence[str], checks: int) -> list[str]:
     """What was wrong, with how often; texts that differ in figures only are one."""
     alike: dict[str, list[str]] = {}
     for text in texts:
         alike.setdefault(_FIGURES.sub("#", text), []).append(text)
-    return [f"{same[0]} ({len(same)} of {checks} checked launches)" for same in alike.values()]
+    return [f"{group[0]} ({len(group)} of {checks} checked launches)" for group in alike.values()]
 
 
-def _wall_checks(name: str, measured: Measurement) -> list[WallCheck]:
+def _wall_checks(name: str, measurement: Measurement) -> list[WallCheck]:
     """One check that tells most: a violated one, else that of held batches."""
-    eager, track = measured.tracks.get(EAGER), measured.tracks[name]
+    eager, track = measurement.tracks.get(EAGER), measurement.tracks[name]
     if eager is None:
         return []
     held = wall.check(name, track.held, eager.held, held=True)

@@ -105,7 +105,7 @@ def candidate_limits(
     )
 
 
-def loosened(limits: Bounds | None) -> Bounds | None:
+def loosen(limits: Bounds | None) -> Bounds | None:
     """Bounds on values that were made to tell mistakes, for the candidate and for mistakes alike.
 
     On such values results may cancel (the divergence of two distributions that are nearly the

@@ -13,12 +13,12 @@ from judge.evaluate.enlarge import CALL_SECONDS, MOST_ACCESSES, Enlargement, Loo
 from judge.evaluate.faults import ProblemFaultError
 from judge.evaluate.floor import StructuralZeros
 from judge.evaluate.options import Options
-from judge.evaluate.power import Power, unproven, with_more
+from judge.evaluate.power import Power, why_unproven, with_extra_cases
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import RIGHT, Ceilings, TimingReport
 from judge.evaluate.session import Session, Worker, WorkerError
 from judge.evaluate.stage import Settings, Stage
-from judge.evaluate.tolerance import loosened
+from judge.evaluate.tolerance import loosen
 from judge.evaluate.verdict import (
     INTERPRETED_BFLOAT16,
     Evidence,
@@ -91,12 +91,12 @@ class Trial:
         if only := why_none(self.problem):
             self.notes.append(only)
         evidence.device = self.device
-        evidence.given_shape = any(each.label == "full" for each in shapes)
+        evidence.given_shape = any(shape.label == "full" for shape in shapes)
         if not evidence.given_shape:
             self.notes.append("checked at reduced sizes only, in Triton's interpreter")
         self.say(Progress("starting workers", Step.HOLD))
         self._worker = self._problem_worker(shapes[0])
-        shapes = self._proven(shapes)
+        shapes = self._buildable_shapes(shapes)
         contestant = self._contestant = Contestant(
             session.worker("candidate"), kernel, self.settings, call_seconds=options.call_seconds,
             hide=self.device == "cpu",
@@ -111,7 +111,7 @@ class Trial:
             for shape in shapes:
                 if self._unloadable and shape.label != "full":
                     continue
-                if shape.spare and unproven(smaller.checks()) is None:
+                if shape.spare and why_unproven(smaller.checks()) is None:
                     continue
                 if self._broken:  # by values that are none of the problem's
                     self._worker.stop()
@@ -120,7 +120,7 @@ class Trial:
                 stage = self._stage(shape)
                 shows = shape.label == "full" or not evidence.given_shape
                 self._cases(stage, power if shows else smaller, decides=shows)
-                if self._decided():
+                if self._is_decided():
                     break
             if options.interpret:
                 self._enlarge()
@@ -140,7 +140,7 @@ class Trial:
 
         Where the given shape was judged, they tell of other sizes, and need not be had.
         """
-        if self._decided():
+        if self._is_decided():
             return
         contestant, outcomes = self._contestant, self.evidence.outcomes
         contestant.may_be_slow = True
@@ -154,39 +154,39 @@ class Trial:
         larger = Enlargement(self.problem, self._kernel.text, progress, self.evidence.given_shape)
         for planned in larger.shapes(secret=secrets.randbits(SEED_BITS - 1)):
             contestant.most_accesses = MOST_ACCESSES if larger.long else None
-            for shape in self._proven([planned]):
-                before = len(outcomes)
+            for shape in self._buildable_shapes([planned]):
+                first = len(outcomes)
                 self._cases(self._stage(shape), None)
-                for outcome in outcomes[before:]:
+                for outcome in outcomes[first:]:
                     if outcome.case.refused and larger.long:
                         # Longer than what its loops wanted: no shape that it has to take.
                         outcome.note(counted=False, refused=False, why_not=outcome.case.problem)
                     elif outcome.case.refused:
                         larger.why_not_all = "the kernel declines larger shapes"
             if self._broken or not contestant.worker.alive:
-                slow = f"larger shapes take more than {CALL_SECONDS:.0f} s"
-                larger.why_not_all = "the reference cannot run them" if self._broken else slow
+                reason = f"larger shapes take more than {CALL_SECONDS:.0f} s"
+                larger.why_not_all = "the reference cannot run them" if self._broken else reason
                 break
-            if self._decided():
+            if self._is_decided():
                 return
-        if said := larger.unseen():
+        if untested := larger.describe_untested():
             decides = larger.why_not_all and not self.evidence.given_shape
-            (self.evidence.unseen if decides else self.notes).append(said)
+            (self.evidence.untested if decides else self.notes).append(untested)
 
-    def _proven(self, shapes: Sequence[PlannedShape]) -> list[PlannedShape]:
+    def _buildable_shapes(self, shapes: Sequence[PlannedShape]) -> list[PlannedShape]:
         """The shapes at which the problem can be built, found before any kernel runs.
 
         A shape is dropped here or not at all: later, what fails may fail for a reason that the
         kernel's process brought about.
         """
-        found = []
+        feasible = []
         for shape in shapes:
             try:
                 if shape.label != "full":
                     self._worker.use_variant(shape.source, seed=self.settings.model_seed)
                     self._worker.describe_inputs(0)
             except WorkerError as error:
-                case = cases.uncalled(
+                case = cases.uncalled_case(
                     shape, ValueKind.GIVEN, why_not=f"the problem cannot have this shape: {error}"
                 )
                 self.evidence.outcomes.append(Outcome(case))
@@ -194,14 +194,14 @@ class Trial:
                     self._worker.stop()
                     self._worker = self._problem_worker(shapes[-1])
             else:
-                found.append(shape)
-        return found
+                feasible.append(shape)
+        return feasible
 
     def _problem_worker(self, shape: PlannedShape) -> Worker:
         worker = self._session.worker("problem")
         self.layers = self._session.layers
-        if lacking := require_layers(self.layers, trust=self.options.trust):
-            self._note(f"ran with --trust although the sandbox lacks: {'; '.join(lacking)}")
+        if missing := require_layers(self.layers, trust=self.options.trust):
+            self._note(f"ran with --trust although the sandbox lacks: {'; '.join(missing)}")
         # At a proposed shape, since the given one may be too much for an interpreter's CPU; the
         # problem is at fault only if it cannot be built as it is.
         for source in dict.fromkeys((shape.source, self.problem.text)):
@@ -231,17 +231,17 @@ class Trial:
     def _cases(self, stage: Stage, power: Power | None, *, decides: bool = False) -> None:
         """All cases of one shape, until one is wrong."""
         shape, contestant = stage.shape, self._contestant
-        self.say(Progress(f"checking the {shape.label} shape{shape.described}"))
+        self.say(Progress(f"checking the {shape.label} shape{shape.changed_constants}"))
         try:
             contestant.load(stage)
         except WorkerError as error:
-            self._not_loaded(error, shape)
+            self._record_load_failure(error, shape)
             return
-        chosen = None
-        ran: list[bool] = []
+        has_floats = None
+        runs: list[bool] = []
         # One case of a spare shape may miss what the shape is there for.
-        for planned in with_more(shape, power if decides or shape.spare else None):
-            if chosen is False and planned.kind not in OF_INTEGERS:
+        for planned in with_extra_cases(shape, power if decides or shape.spare else None):
+            if has_floats is False and planned.kind not in OF_INTEGERS:
                 continue
             try:
                 prepared = stage.prepare(planned.kind, planned.seed)
@@ -251,16 +251,16 @@ class Trial:
                 self._require_repeat(stage, planned, type(error).__name__)
                 why_not = f"the reference fails: {error}"
                 self.evidence.outcomes.append(
-                    Outcome(cases.uncalled(shape, planned.kind, why_not=why_not))
+                    Outcome(cases.uncalled_case(shape, planned.kind, why_not=why_not))
                 )
                 self._broken = True
                 return
-            if prepared.raised:
-                self._require_repeat(stage, planned, prepared.raised)
-            ran.append(not prepared.raised)
+            if prepared.error_type:
+                self._require_repeat(stage, planned, prepared.error_type)
+            runs.append(not prepared.error_type)
             self._broken = stage.broken
             self._note_of(stage, prepared, planned)
-            chosen = any(
+            has_floats = any(
                 input_.tensor is not None and "float" in input_.tensor.dtype
                 for input_ in prepared.inputs
             )
@@ -270,11 +270,11 @@ class Trial:
                 outcome = outcome if again.case.counted and not again.case.passed else again
             self.evidence.outcomes.append(outcome)
             case = outcome.case
-            said = "ok" if case.passed else case.problem or f"does not count: {case.why_not}"
-            self.say(Progress(f"{describe(case)}: {said}"))
+            message = "ok" if case.passed else case.problem or f"does not count: {case.why_not}"
+            self.say(Progress(f"{describe(case)}: {message}"))
             # It is the shape that the problem cannot have, not the values.
-            refused = len(ran) >= _SAME_FAILURES and not any(ran) and shape.label != "full"
-            if self._decided() or refused:
+            infeasible = len(runs) >= _SAME_FAILURES and not any(runs) and shape.label != "full"
+            if self._is_decided() or infeasible:
                 return
             if outcome.case.counted:
                 if power is not None and not power.complete:
@@ -285,59 +285,59 @@ class Trial:
     def _note_of(self, stage: Stage, prepared: Prepared, planned: PlannedCase) -> None:
         """What a prepared case says of the problem and its oracle."""
         if planned.loose:
-            prepared.limits = [loosened(limit) for limit in prepared.limits]
-        self._note(prepared.off)
+            prepared.limits = [loosen(limit) for limit in prepared.limits]
+        self._note(prepared.eager_error)
         self._note(stage.redrawn)
         if self.options.interpret and stage.computes_in("bfloat16", prepared):
-            self.evidence.untold = INTERPRETED_BFLOAT16
+            self.evidence.value_caveat = INTERPRETED_BFLOAT16
         self.evidence.eager = self.evidence.eager or stage.observed
         self.oracle = "nvfp4" if self.problem.judge.rule else stage.oracle_precision
         if stage.why_float32:
             self._note(f"the oracle is in float32, not float64: {stage.why_float32}")
 
-    def _note(self, said: str | None) -> None:
+    def _note(self, note: str | None) -> None:
         """Disclose something once."""
-        if said and said not in self.notes:
-            self.notes.append(said)
+        if note and note not in self.notes:
+            self.notes.append(note)
 
     def _require_repeat(self, stage: Stage, planned: PlannedCase, failure: str) -> None:
         """Raise ProblemFaultError unless a fresh process fails alike while the kernel's stands
         still.
         """
         self._contestant.worker.pause()
-        again: str | None
+        retry: str | None
         try:
             with contextlib.ExitStack() as stack:
                 worker = self._problem_worker(stage.shape)
                 stack.callback(worker.stop)
-                fresh = Stage(worker, stage.shape, self.settings)
-                again = fresh.prepare(planned.kind, planned.seed).raised
+                fresh_stage = Stage(worker, stage.shape, self.settings)
+                retry = fresh_stage.prepare(planned.kind, planned.seed).error_type
         except WorkerError as error:
-            again = type(error).__name__
+            retry = type(error).__name__
         finally:
             self._contestant.worker.resume()
-        if again != failure:
+        if retry != failure:
             raise ProblemFaultError(
                 f"the reference failed ({failure}) while the kernel's process ran, but alone it "
-                f"{f'failed otherwise ({again})' if again else 'ran'}: the kernel cannot be judged"
+                f"{f'failed otherwise ({retry})' if retry else 'ran'}: the kernel cannot be judged"
             )
 
-    def _not_loaded(self, error: WorkerError, shape: PlannedShape) -> None:
-        problem = f"it cannot be loaded: {error.told}"
+    def _record_load_failure(self, error: WorkerError, shape: PlannedShape) -> None:
+        problem = f"it cannot be loaded: {error.error_text}"
         fault = error.fault.model_copy(update={"compiling": True})
         if shape.label == "full" or not self._contestant.worker.alive:
             self.evidence.wrong.append(problem)
             self.evidence.faults.append(fault)
             return
         self._unloadable = True
-        case = cases.uncalled(shape, ValueKind.GIVEN, problem=problem)
+        case = cases.uncalled_case(shape, ValueKind.GIVEN, problem=problem)
         self.evidence.outcomes.append(Outcome(case.model_copy(update={"fault": fault})))
 
-    def _decided(self) -> bool:
+    def _is_decided(self) -> bool:
         """Whether further cases change nothing."""
         evidence, alive = self.evidence, self._contestant.worker.alive
         wrong = any(is_wrong(outcome.case) or outcome.cheats for outcome in evidence.outcomes)
-        return bool(evidence.wrong) or not alive or (wrong and not evidence.own)
+        return bool(evidence.wrong) or not alive or (wrong and not evidence.is_own_model)
 
     def _look_for_zeros(self, shape: PlannedShape, prepared: Prepared) -> None:
         """Zeros that stay for all inputs are no work: the floor says so."""
@@ -367,5 +367,5 @@ class Trial:
             self.evidence.wrong += self.report.wrong
             self.evidence.cheats += self.report.cheats
         if all(timing.contender != "candidate" for timing in timings):
-            known = self.evidence.wrong or contest.notes or ["none of its launches was timed"]
-            self.evidence.untimed = known[-1]
+            reasons = self.evidence.wrong or contest.notes or ["none of its launches was timed"]
+            self.evidence.why_untimed = reasons[-1]

@@ -60,15 +60,15 @@ def out_of_turn(
     UntestedError
         Nothing could be found out.
     """
-    wrong: str | None = None
-    for copied in (True, False):
-        outputs = _held_launch(worker, sets, fetch, copied=copied)
+    previous: str | None = None
+    for copy_outputs in (True, False):
+        outputs = _held_launch(worker, sets, fetch, copy_outputs=copy_outputs)
         problem = check(sets.spare_seed, outputs)
         if problem is None:
-            if not copied:
+            if not copy_outputs:
                 return (
                     "works on another stream that the caller's stream does not wait for: "
-                    f"later work there finds the output unfinished ({wrong}), and the events "
+                    f"later work there finds the output unfinished ({previous}), and the events "
                     "do not time the rest"
                 )
             return None
@@ -77,12 +77,12 @@ def out_of_turn(
                 "works on another stream ahead of the caller's stream: its output belongs to "
                 "earlier inputs, and the events do not time its work"
             )
-        wrong = problem
-    return f"is wrong if its stream has to wait before the work starts: {wrong}"
+        previous = problem
+    return f"is wrong if its stream has to wait before the work starts: {previous}"
 
 
 def _held_launch(
-    worker: Worker, sets: InputSets, fetch: Callable[[], Sequence[Any]], *, copied: bool
+    worker: Worker, sets: InputSets, fetch: Callable[[], Sequence[Any]], *, copy_outputs: bool
 ) -> Sequence[Any]:
     """Outputs of one launch whose contents were exchanged while its stream was held.
 
@@ -94,15 +94,15 @@ def _held_launch(
         method="events",
         hold_cycles=HOLD_CYCLES,
         keep=True,
-        copy_outputs=copied,
+        copy_outputs=copy_outputs,
     )
-    written: list[float] = []
+    write_times: list[float] = []
     """When the later contents were in place, by `time.perf_counter`."""
 
     def write_later() -> None:
         time.sleep(_DELAY_S)
         sets.replace_first()
-        written.append(time.perf_counter())
+        write_times.append(time.perf_counter())
 
     for _ in range(_TRIES):
         sets.renew()
@@ -114,6 +114,6 @@ def _held_launch(
             worker.time(command)
         finally:
             writer.join()
-        if written and written.pop() - start <= LATEST_S:
+        if write_times and write_times.pop() - start <= LATEST_S:
             return fetch()
     raise UntestedError("the inputs could not be replaced in time while a stream was held")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from judge.evaluate.correctness import Observations
 from judge.evaluate.finding import Finding
-from judge.evaluate.power import unproven
+from judge.evaluate.power import why_unproven
 from judge.evaluate.prepared import Outcome
 from judge.evaluate.result import Case, Fault, PowerCheck, Verdict
 from judge.problem.kernel import Language
@@ -66,7 +66,7 @@ class Evidence:
     """What eager was seen to run."""
     language: Language = Language.TORCH
     device: str = "cpu"
-    own: bool = False
+    is_own_model: bool = False
     """The kernel file is the problem's own model and nothing else (`forms.as_kernel`)."""
     smaller: list[PowerCheck] = field(default_factory=list)
     """As `power`, at smaller shapes."""
@@ -74,11 +74,11 @@ class Evidence:
     """The given shape is among the cases; not so in Triton's interpreter at reduced sizes."""
     machine_faults: list[str] = field(default_factory=list)
     """Failures of the problem's side that the problem does not explain."""
-    unseen: list[str] = field(default_factory=list)
+    untested: list[str] = field(default_factory=list)
     """Parts of the kernel that no tested size reaches."""
-    untold: str | None = None
+    value_caveat: str | None = None
     """Why wrong values may not be the kernel's fault here; nobody is called wrong for them then."""
-    untimed: str | None = None
+    why_untimed: str | None = None
     """Why the candidate could not be timed."""
 
 
@@ -114,39 +114,39 @@ def require_exact(outcomes: Sequence[Outcome]) -> None:
 def decide(evidence: Evidence) -> Decision:
     """The verdict: cheat before wrong, inconclusive, specialised, library and correct."""
     reasons: dict[Verdict, list[str]] = {
-        Verdict.CHEAT: _cheats(evidence),
-        Verdict.WRONG: _wrong(evidence),
-        Verdict.INCONCLUSIVE: _inconclusive(evidence),
-        Verdict.SPECIALISED: _specialised(evidence),
-        Verdict.LIBRARY: _library(evidence),
+        Verdict.CHEAT: _cheat_reasons(evidence),
+        Verdict.WRONG: _wrong_reasons(evidence),
+        Verdict.INCONCLUSIVE: _inconclusive_reasons(evidence),
+        Verdict.SPECIALISED: _specialised_reasons(evidence),
+        Verdict.LIBRARY: _library_reasons(evidence),
     }
-    if evidence.own and not evidence.faults:
-        return _own(evidence, reasons)
-    if evidence.untold and _only_values_are_wrong(evidence):
-        reasons[Verdict.INCONCLUSIVE][:0] = [evidence.untold, *reasons[Verdict.WRONG]]
+    if evidence.is_own_model and not evidence.faults:
+        return _own_model_decision(evidence, reasons)
+    if evidence.value_caveat and _only_values_are_wrong(evidence):
+        reasons[Verdict.INCONCLUSIVE][:0] = [evidence.value_caveat, *reasons[Verdict.WRONG]]
         reasons[Verdict.WRONG] = []
-    for verdict, found in reasons.items():
-        if found:
-            shown = [*found]
+    for verdict, matching_reasons in reasons.items():
+        if matching_reasons:
+            shown_reasons = [*matching_reasons]
             if verdict is Verdict.CHEAT:
-                shown += reasons[Verdict.WRONG]
+                shown_reasons += reasons[Verdict.WRONG]
             # A library's work is always disclosed.
-            beside = [] if verdict is Verdict.LIBRARY else reasons[Verdict.LIBRARY]
+            library_reasons = [] if verdict is Verdict.LIBRARY else reasons[Verdict.LIBRARY]
             return Decision(
                 verdict,
-                tuple(dict.fromkeys(shown))[:_SHOWN],
-                (*beside, *_disclosures(evidence)),
+                tuple(dict.fromkeys(shown_reasons))[:_SHOWN],
+                (*library_reasons, *_disclosures(evidence)),
                 _fault(evidence) if verdict is Verdict.WRONG else None,
             )
     return Decision(Verdict.CORRECT, (), tuple(_disclosures(evidence)))
 
 
-def _own(evidence: Evidence, reasons: dict[Verdict, list[str]]) -> Decision:
+def _own_model_decision(evidence: Evidence, reasons: dict[Verdict, list[str]]) -> Decision:
     """PyTorch itself is right by definition; what could not be shown is disclosed."""
     doubts = [f"not verified: {reason}" for reason in reasons[Verdict.WRONG][:_SHOWN]]
     doubts += [f"not verified: {reason}" for reason in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
-    said = "it is the problem's own model, run by PyTorch"
-    why = (said,) if evidence.untimed is None else (evidence.untimed, said)
+    own_model = "it is the problem's own model, run by PyTorch"
+    why = (own_model,) if evidence.why_untimed is None else (evidence.why_untimed, own_model)
     return Decision(Verdict.LIBRARY, why, (*doubts, *_disclosures(evidence)))
 
 
@@ -169,54 +169,54 @@ def _only_values_are_wrong(evidence: Evidence) -> bool:
     return bool(wrong) and not evidence.wrong and all(c.norm_ratio is not None for c in wrong)
 
 
-def _cheats(evidence: Evidence) -> list[str]:
-    found = [cheat for outcome in evidence.outcomes for cheat in outcome.cheats]
-    found += evidence.cheats
-    found += [str(finding) for finding in evidence.scan if finding.severity == "cheat"]
-    found += [f"{name} was replaced" for name in evidence.observations.all("patched")]
-    if any(observed.other_card for observed in evidence.observations.seen):
-        found.append("it also works on another GPU, which the baselines do not")
-    if nothing := _nothing_ran(evidence):
-        found.append(nothing)
-    return list(dict.fromkeys(found))
+def _cheat_reasons(evidence: Evidence) -> list[str]:
+    cheats = [cheat for outcome in evidence.outcomes for cheat in outcome.cheats]
+    cheats += evidence.cheats
+    cheats += [str(finding) for finding in evidence.scan if finding.severity == "cheat"]
+    cheats += [f"{name} was replaced" for name in evidence.observations.all("patched")]
+    if any(observed.other_card for observed in evidence.observations.reports):
+        cheats.append("it also works on another GPU, which the baselines do not")
+    if no_launch := _no_kernel_launched(evidence):
+        cheats.append(no_launch)
+    return list(dict.fromkeys(cheats))
 
 
-def _nothing_ran(evidence: Evidence) -> str | None:
+def _no_kernel_launched(evidence: Evidence) -> str | None:
     """Whether an observed call launched nothing on the GPU although it was right.
 
     Only where the process could see eager's kernels: the profiler may be kept from the GPU.
     """
     if evidence.device == "cpu" or not evidence.observations.watched:
         return None
-    blind = evidence.eager is None or not evidence.eager.kernels
-    if blind or not any(outcome.case.passed for outcome in evidence.outcomes):
+    eager_unseen = evidence.eager is None or not evidence.eager.kernels
+    if eager_unseen or not any(outcome.case.passed for outcome in evidence.outcomes):
         return None
     if evidence.observations.names("kernels"):
         return None
     return "no kernel was launched on the GPU during a call"
 
 
-def _wrong(evidence: Evidence) -> list[str]:
-    found = list(evidence.wrong)
+def _wrong_reasons(evidence: Evidence) -> list[str]:
+    reasons = list(evidence.wrong)
     for outcome in evidence.outcomes:
         if is_wrong(outcome.case):
             text = f"{describe(outcome.case)}: {outcome.case.problem}"
             if outcome.case.counterexamples:
-                first = outcome.case.counterexamples[0]
-                where = f"output {first.output}{list(first.index)}"
-                text += f"; {where} is {first.got:.6g}, not {first.expected:.6g}"
-            found.append(text)
-    return found
+                example = outcome.case.counterexamples[0]
+                where = f"output {example.output}{list(example.index)}"
+                text += f"; {where} is {example.got:.6g}, not {example.expected:.6g}"
+            reasons.append(text)
+    return reasons
 
 
 def _fault(evidence: Evidence) -> Fault | None:
     """Why it gave no result; a compiler's refusal first."""
     cases = (outcome.case for outcome in evidence.outcomes if is_wrong(outcome.case))
     faults = [*evidence.faults, *(case.fault for case in cases if case.fault is not None)]
-    return min(faults, key=lambda each: not each.compiling, default=None)
+    return min(faults, key=lambda fault: not fault.compiling, default=None)
 
 
-def _inconclusive(evidence: Evidence) -> list[str]:
+def _inconclusive_reasons(evidence: Evidence) -> list[str]:
     if evidence.machine_faults:
         return list(evidence.machine_faults)
     cases = [outcome.case for outcome in evidence.outcomes]
@@ -231,77 +231,77 @@ def _inconclusive(evidence: Evidence) -> list[str]:
             return []  # it answers, and wrongly
         return [f"it raises an error at every shape that was tried: {problem}"]
     # On large values a random part of the result is too small to matter.
-    telling = [case for case in passed if case.kind in _TELLING]
-    if evidence.given_shape and not any(case.shape == "full" for case in telling):
+    decisive = [case for case in passed if case.kind in _TELLING]
+    if evidence.given_shape and not any(case.shape == "full" for case in decisive):
         why = next((c.why_not for c in cases if c.shape == "full" and c.why_not), "not run")
         return [f"no case at the given shape counts: {why}"]
-    lacking = unproven(evidence.power, evidence.smaller)
-    return [*([lacking] if lacking else []), *evidence.unseen]
+    unproven_power = why_unproven(evidence.power, evidence.smaller)
+    return [*([unproven_power] if unproven_power else []), *evidence.untested]
 
 
-def _specialised(evidence: Evidence) -> list[str]:
-    refused = [outcome.case for outcome in evidence.outcomes if outcome.case.refused]
-    if not refused:
+def _specialised_reasons(evidence: Evidence) -> list[str]:
+    declined = [outcome.case for outcome in evidence.outcomes if outcome.case.refused]
+    if not declined:
         return []
-    first = refused[0]
-    count = len({tuple(sorted(case.constants.items())) for case in refused})
-    return [f"it declines {count} other shape(s); the first: {describe(first)}: {first.problem}"]
+    case = declined[0]
+    count = len({tuple(sorted(c.constants.items())) for c in declined})
+    return [f"it declines {count} other shape(s); the first: {describe(case)}: {case.problem}"]
 
 
-def _library(evidence: Evidence) -> list[str]:
+def _library_reasons(evidence: Evidence) -> list[str]:
     ran = {_operator(name): name for name in evidence.observations.names("aten")}
-    hosts = [outcome.host for outcome in evidence.outcomes if outcome.host is not None]
-    if hosts:
-        what = f" ({hosts[0]})" if hosts[0] else ""
+    host_work = [outcome.host_ops for outcome in evidence.outcomes if outcome.host_ops is not None]
+    if host_work:
+        operators = f" ({host_work[0]})" if host_work[0] else ""
         if not evidence.observations.names("triton_launches"):
-            return [f"the host does all of the work{what}; no Triton kernel runs"]
+            return [f"the host does all of the work{operators}; no Triton kernel runs"]
         return [
-            f"the host does part of the work{what}: the result is wrong if only the loads of "
+            f"the host does part of the work{operators}: the result is wrong if only the loads of "
             "Triton kernels see the true input values"
         ]
-    own = bool(evidence.observations.names("triton_launches"))
-    own = own or evidence.language is Language.CUDA
-    theirs = {_operator(name) for name in evidence.eager.aten} if evidence.eager else set()
-    main = [name for op, name in ran.items() if op in _WORK or op in theirs - _BESIDE]
-    if main:
-        return [f"a library does part of the problem's work: {', '.join(sorted(main)[:_SHOWN])}"]
-    if ran and not own:
+    has_own = bool(evidence.observations.names("triton_launches"))
+    has_own = has_own or evidence.language is Language.CUDA
+    eager_ops = {_operator(name) for name in evidence.eager.aten} if evidence.eager else set()
+    ops = [name for op, name in ran.items() if op in _WORK or op in eager_ops - _BESIDE]
+    if ops:
+        return [f"a library does part of the problem's work: {', '.join(sorted(ops)[:_SHOWN])}"]
+    if ran and not has_own:
         return [f"a library does all of the work: {', '.join(sorted(ran.values())[:_SHOWN])}"]
     return []
 
 
 def _disclosures(evidence: Evidence) -> list[str]:
-    found = []
-    small = [name for name in evidence.observations.names("aten") if _operator(name) in _BESIDE]
-    if small and evidence.observations.names("triton_launches"):
-        found.append(f"besides its own kernels, it calls {', '.join(sorted(small)[:_SHOWN])}")
-    if any(observed.other_stream for observed in evidence.observations.seen):
-        found.append("it issues work on a stream of its own")
-    libraries = _foreign(evidence.observations.all("libraries"))
+    notes = []
+    minor = [name for name in evidence.observations.names("aten") if _operator(name) in _BESIDE]
+    if minor and evidence.observations.names("triton_launches"):
+        notes.append(f"besides its own kernels, it calls {', '.join(sorted(minor)[:_SHOWN])}")
+    if any(observed.other_stream for observed in evidence.observations.reports):
+        notes.append("it issues work on a stream of its own")
+    libraries = _foreign_libraries(evidence.observations.all("libraries"))
     if libraries:
-        found.append(f"it loads {', '.join(libraries[:_SHOWN])}")
-    found += evidence.observations.all("notes")[:_SHOWN]
-    found += [str(finding) for finding in evidence.scan if finding.severity != "cheat"][:_SHOWN]
-    if untold := unproven(evidence.power):
-        found.append(f"at the given shape {untold}")
-    left = [outcome.case for outcome in evidence.outcomes if not outcome.case.counted]
-    if left:
-        found.append(
-            f"{len(left)} of {len(evidence.outcomes)} cases do not count; "
-            f"the first: {describe(left[0])}: {left[0].why_not}"
+        notes.append(f"it loads {', '.join(libraries[:_SHOWN])}")
+    notes += evidence.observations.all("notes")[:_SHOWN]
+    notes += [str(finding) for finding in evidence.scan if finding.severity != "cheat"][:_SHOWN]
+    if unproven_power := why_unproven(evidence.power):
+        notes.append(f"at the given shape {unproven_power}")
+    uncounted = [outcome.case for outcome in evidence.outcomes if not outcome.case.counted]
+    if uncounted:
+        notes.append(
+            f"{len(uncounted)} of {len(evidence.outcomes)} cases do not count; "
+            f"the first: {describe(uncounted[0])}: {uncounted[0].why_not}"
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(notes))
 
 
-def _foreign(paths: Sequence[str]) -> list[str]:
+def _foreign_libraries(paths: Sequence[str]) -> list[str]:
     """Names of libraries that compute, and of those that are no part of Python's packages."""
-    found = []
+    names = []
     for path in paths:
         name = path.rpartition("/")[2]
-        packaged = "/site-packages/" in path or "/lib-dynload/" in path or "/lib/" in path
-        if not packaged or name.startswith(_COMPUTING):
-            found.append(name)
-    return list(dict.fromkeys(found))
+        in_package = "/site-packages/" in path or "/lib-dynload/" in path or "/lib/" in path
+        if not in_package or name.startswith(_COMPUTING):
+            names.append(name)
+    return list(dict.fromkeys(names))
 
 
 def _operator(name: str) -> str:

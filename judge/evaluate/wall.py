@@ -76,25 +76,25 @@ class Batch:
 
 
 def check(
-    contender: str, mine: Mapping[int, Batch], eager: Mapping[int, Batch], *, held: bool
+    contender: str, batches: Mapping[int, Batch], eager: Mapping[int, Batch], *, held: bool
 ) -> WallCheck | None:
     """One contender's claim against the judge's clock; None where there are too few rounds.
 
     Parameters
     ----------
-    mine, eager
+    batches, eager
         Batches of the contender and of eager by round, under the same command.
     """
-    rounds = sorted(set(mine) & set(eager))
+    rounds = sorted(set(batches) & set(eager))
     if len(rounds) < MIN_ROUNDS:
         return None
-    beyond = [_gap(mine[r]) - _gap(eager[r]) for r in rounds]
-    excess = statistics.median(beyond)
-    deviation = statistics.median(abs(value - excess) for value in beyond)
+    excesses = [_gap(batches[r]) - _gap(eager[r]) for r in rounds]
+    excess = statistics.median(excesses)
+    deviation = statistics.median(abs(value - excess) for value in excesses)
     error = _MAD_TO_ERROR * deviation / len(rounds) ** 0.5
-    claimed = statistics.median(mine[r].claimed_ms / mine[r].launches for r in rounds)
+    claimed = statistics.median(batches[r].claimed_ms / batches[r].launches for r in rounds)
     gap = statistics.median(_gap(eager[r]) for r in rounds)
-    launches = statistics.median(mine[r].launches for r in rounds)
+    launches = statistics.median(batches[r].launches for r in rounds)
     allowed = CLAIM_SHARE * claimed + GAP_SHARE * max(gap, 0.0) + BATCH_MS / launches
     allowed += ERRORS * error + (0.0 if held else HOST_MS)
     kind = "held" if held else "free-running"
@@ -106,7 +106,7 @@ def check(
     return WallCheck(
         contender=contender,
         claimed_ms=claimed,
-        wall_ms=statistics.median(mine[r].wall_ms / mine[r].launches for r in rounds),
+        wall_ms=statistics.median(batches[r].wall_ms / batches[r].launches for r in rounds),
         gap_ms=gap,
         passed=excess <= allowed,
         detail=detail,

@@ -113,7 +113,7 @@ def bind(
         raise BindingError(f"cannot read the signature of kernel_function: {error}") from error
     names = list(tensors)
     values = {
-        name: _tuples(value)
+        name: _as_tuples(value)
         for name, value in attributes.items()
         if name.rpartition(".")[2] not in _NOT_ATTRIBUTES
     }
@@ -124,35 +124,35 @@ def bind(
             f"kernel_function takes {len(by_position)} positional arguments, "
             f"but the problem has {inputs} inputs"
         )
-    matches = _Matches(names, values)
+    lookup = _NameLookup(names, values)
     in_order = by_position[:inputs]
     try:
-        return _bound(parameters, in_order, inputs, matches)
+        return _bind_parameters(parameters, in_order, inputs, lookup)
     except BindingError:
         # Such as `kernel_function(weight, x)`: whatever the model has no match for is an input.
-        unmatched = [p for p in by_position if not matches.knows(p)]
+        unmatched = [p for p in by_position if not lookup.has_match(p)]
         if takes_any or len(unmatched) < inputs or unmatched[:inputs] == in_order:
             raise
-        return _bound(parameters, unmatched[:inputs], inputs, matches)
+        return _bind_parameters(parameters, unmatched[:inputs], inputs, lookup)
 
 
-def _bound(
-    parameters: _Parameters, for_inputs: _Parameters, inputs: int, matches: "_Matches"
+def _bind_parameters(
+    parameters: _Parameters, for_inputs: _Parameters, inputs: int, lookup: "_NameLookup"
 ) -> Binding:
-    found = {p.name: Source(input=i) for i, p in enumerate(for_inputs)}
-    extra = next((p for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+    sources = {p.name: Source(input=i) for i, p in enumerate(for_inputs)}
+    var_positional = next((p for p in parameters if p.kind is p.VAR_POSITIONAL), None)
     rest = [
         p
         for p in parameters
-        if p.name not in found and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        if p.name not in sources and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
-    if extra is not None:
+    if var_positional is not None:
         # Nothing says which tensor is which: all of them, in the state dict's order.
         rest = [p for p in rest if p.kind is p.KEYWORD_ONLY or p.default is p.empty]
-    found |= matches.resolve(rest, {p.name for p in parameters})
+    sources |= lookup.resolve(rest, {p.name for p in parameters})
     positional, named, by_name_only = [], dict[str, Source](), False
     for p in parameters:
-        source = found.get(p.name)
+        source = sources.get(p.name)
         if p.kind is p.VAR_POSITIONAL:
             if by_name_only:
                 raise BindingError(
@@ -160,10 +160,10 @@ def _bound(
                     "nothing: move it after *args"
                 )
             positional += [Source(input=i) for i in range(len(for_inputs), inputs)]
-            taken = {each.tensor for each in found.values()}
-            positional += [Source(tensor=name) for name in matches.tensors if name not in taken]
+            bound = {source.tensor for source in sources.values()}
+            positional += [Source(tensor=name) for name in lookup.tensors if name not in bound]
         elif p.kind is p.VAR_KEYWORD:
-            named |= matches.configuration({parameter.name for parameter in parameters})
+            named |= lookup.configuration({parameter.name for parameter in parameters})
         elif source is None:
             by_name_only = True  # after a parameter that keeps its default
         elif p.kind is p.KEYWORD_ONLY or (by_name_only and p.kind is not p.POSITIONAL_ONLY):
@@ -173,98 +173,98 @@ def _bound(
     return Binding(tuple(positional), named)
 
 
-class _Matches:
+class _NameLookup:
     """Looks names up among the model's tensors and attributes."""
 
     def __init__(self, tensors: Sequence[str], attributes: Mapping[str, Any]) -> None:
         self.tensors = tensors
         self.attributes = attributes
 
-    def knows(self, p: inspect.Parameter) -> bool:
-        return any(_tensors(p.name, self.tensors, rule) for rule in range(4)) or bool(
-            _named(p.name, self.attributes)
+    def has_match(self, p: inspect.Parameter) -> bool:
+        return any(_matching_tensors(p.name, self.tensors, rule) for rule in range(4)) or bool(
+            _matching_attributes(p.name, self.attributes)
         )
 
-    def resolve(self, wanted: _Parameters, all_names: set[str]) -> dict[str, Source]:
-        found: dict[str, Source] = {}
+    def resolve(self, parameters: _Parameters, all_names: set[str]) -> dict[str, Source]:
+        sources: dict[str, Source] = {}
         free = list(self.tensors)
-        alias, own = _OWN_BIAS
-        if alias in {p.name for p in wanted} and own in free:
-            found[alias] = Source(tensor=own)
-            free.remove(own)
+        alias, own_bias = _OWN_BIAS
+        if alias in {p.name for p in parameters} and own_bias in free:
+            sources[alias] = Source(tensor=own_bias)
+            free.remove(own_bias)
         # Rule by rule over all parameters, so that `conv_weight` gets its tensor before `weight`.
         for rule in range(5):
-            for p in wanted:
-                if p.name in found or (p.name in self.attributes and rule > 0):
+            for p in parameters:
+                if p.name in sources or (p.name in self.attributes and rule > 0):
                     continue
-                if name := _highest(_tensors(p.name, free, rule)):
-                    found[p.name] = Source(tensor=name)
+                if name := _highest(_matching_tensors(p.name, free, rule)):
+                    sources[p.name] = Source(tensor=name)
                     free.remove(name)
-        for p in wanted:
-            if p.name not in found:
-                self._attribute(p, free, found, all_names)
-        return found
+        for p in parameters:
+            if p.name not in sources:
+                self._attribute(p, free, sources, all_names)
+        return sources
 
     def _attribute(
-        self, p: inspect.Parameter, free: list[str], found: dict[str, Source], all_names: set[str]
+        self, p: inspect.Parameter, free: list[str], sources: dict[str, Source], all_names: set[str]
     ) -> None:
-        names = _named(p.name, self.attributes)
-        if _wants_tensor(p):  # a number does for none, but a layer may lack its bias
+        names = _matching_attributes(p.name, self.attributes)
+        if _expects_tensor(p):  # a number does for none, but a layer may lack its bias
             names = [name for name in names if self.attributes[name] is None]
-        several = next((t for rule in range(5) if (t := _tensors(p.name, free, rule))), [])
-        if names and (value := _agreed(p, names, self.attributes)) is not None:
-            found[p.name] = Source(value=value[0])
+        tied = next((t for rule in range(5) if (t := _matching_tensors(p.name, free, rule))), [])
+        if names and (value := _agreed_value(p, names, self.attributes)) is not None:
+            sources[p.name] = Source(value=value[0])
         elif p.default is p.empty:
-            if names or several:
+            if names or tied:
                 raise BindingError(
                     f"kernel_function's argument '{p.name}' is ambiguous: "
-                    f"{', '.join(sorted(names or several))} match; name one in full, such as "
-                    f"'{min(names or several).replace('.', '_')}'"
+                    f"{', '.join(sorted(names or tied))} match; name one in full, such as "
+                    f"'{min(names or tied).replace('.', '_')}'"
                 )
             raise BindingError(
                 f"kernel_function's argument '{p.name}' matches nothing: tensors "
-                f"{_list(t for t in self.tensors)}; attributes "
-                f"{_list(a for a in self.attributes if a not in all_names)}"
+                f"{_join_names(t for t in self.tensors)}; attributes "
+                f"{_join_names(a for a in self.attributes if a not in all_names)}"
             )
 
-    def configuration(self, taken: set[str]) -> dict[str, Source]:
-        found = {}
+    def configuration(self, reserved: set[str]) -> dict[str, Source]:
+        sources = {}
         for name in _CONFIGURATION:
-            names = [] if name in taken else _named(name, self.attributes)
+            names = [] if name in reserved else _matching_attributes(name, self.attributes)
             as_integer = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=0)
-            if names and (value := _agreed(as_integer, names, self.attributes)) is not None:
-                found[name] = Source(value=value[0])
-        return found
+            if names and (value := _agreed_value(as_integer, names, self.attributes)) is not None:
+                sources[name] = Source(value=value[0])
+        return sources
 
 
-def _tensors(name: str, tensors: Iterable[str], rule: int) -> list[str]:
+def _matching_tensors(name: str, tensors: Iterable[str], rule: int) -> list[str]:
     """State-dict names that match `name` by one rule of the module's docstring, counted from 0."""
     flat = {tensor: tensor.replace(".", "_") for tensor in tensors}
     if rule == 0:
-        return [t for t, whole in flat.items() if whole == name]
+        return [t for t, flat_name in flat.items() if flat_name == name]
     if rule == 1:
         parts = {t: t.split(".") for t in flat}
         return [t for t, p in parts.items() if name in ("_".join(p[i:]) for i in range(len(p) - 1))]
-    last = (name, name, name, _ALIASES.get(name), name.rpartition("_")[2])[rule]
-    return [t for t in flat if t.rpartition(".")[2] == last]
+    last_component = (name, name, name, _ALIASES.get(name), name.rpartition("_")[2])[rule]
+    return [t for t in flat if t.rpartition(".")[2] == last_component]
 
 
 def _highest(names: list[str]) -> str | None:
     """The only name, or the only one with the fewest components."""
     if not names:
         return None
-    least = min(name.count(".") for name in names)
-    top = [name for name in names if name.count(".") == least]
-    return top[0] if len(top) == 1 else None
+    min_depth = min(name.count(".") for name in names)
+    highest = [name for name in names if name.count(".") == min_depth]
+    return highest[0] if len(highest) == 1 else None
 
 
-def _named(name: str, attributes: Mapping[str, Any]) -> list[str]:
-    whole = [a for a in attributes if a.replace(".", "_") == name]
-    last = [a for a in attributes if a.rpartition(".")[2] == name]
-    return whole + [a for a in last if a not in whole]
+def _matching_attributes(name: str, attributes: Mapping[str, Any]) -> list[str]:
+    full_matches = [a for a in attributes if a.replace(".", "_") == name]
+    last_matches = [a for a in attributes if a.rpartition(".")[2] == name]
+    return full_matches + [a for a in last_matches if a not in full_matches]
 
 
-def _agreed(
+def _agreed_value(
     p: inspect.Parameter, names: list[str], attributes: Mapping[str, Any]
 ) -> tuple[Any] | None:
     """The value that attributes of these names agree on, in a tuple; None if they do not."""
@@ -274,41 +274,41 @@ def _agreed(
         # The model's own. Where a layer spells it out, (2, 2) for 2, the layer's form is what
         # published kernels expect.
         chosen = next((v for v in values if isinstance(v, tuple) and _scalar(v) == first), first)
-    elif all(_same(scalar, scalars[0]) for scalar in scalars):
+    elif all(_same_value(scalar, scalars[0]) for scalar in scalars):
         chosen = next((value for value in values if isinstance(value, tuple)), first)
     else:
         highest = _highest(names)
         if highest is None:
             return None
         chosen = attributes[highest]
-    return (_scalar(chosen) if _wants_integer(p) else chosen,)
+    return (_scalar(chosen) if _expects_integer(p) else chosen,)
 
 
-def _wants_integer(p: inspect.Parameter) -> bool:
+def _expects_integer(p: inspect.Parameter) -> bool:
     default = isinstance(p.default, int) and not isinstance(p.default, bool)
     return default or p.annotation is int or p.annotation == "int"
 
 
-def _wants_tensor(p: inspect.Parameter) -> bool:
+def _expects_tensor(p: inspect.Parameter) -> bool:
     return p.annotation is not p.empty and "Tensor" in str(p.annotation)
 
 
 def _scalar(value: Any) -> Any:
     """(2, 2) as 2; anything else as it is."""
-    if isinstance(value, tuple) and value and all(_same(each, value[0]) for each in value):
+    if isinstance(value, tuple) and value and all(_same_value(item, value[0]) for item in value):
         return value[0]
     return value
 
 
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+def _same_value(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and bool(left == right)
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(each) for each in value) if isinstance(value, list | tuple) else value
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(v) for v in value) if isinstance(value, list | tuple) else value
 
 
-def _list(names: Iterable[str]) -> str:
-    shown = sorted(names)
-    more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-    return (", ".join(shown[:20]) or "none") + more
+def _join_names(names: Iterable[str]) -> str:
+    sorted_names = sorted(names)
+    more = f" and {len(sorted_names) - 20} more" if len(sorted_names) > 20 else ""
+    return (", ".join(sorted_names[:20]) or "none") + more

@@ -187,7 +187,7 @@ def build(text: str, name: str, architecture: str) -> Callable[..., Any]:
             f"{name}: the compiled library has no function '{entry.entry}': is it extern \"C\"?"
         ) from error
     typed = [_TYPED.fullmatch(argument) for argument in entry.arguments]
-    function.argtypes = [_C_TYPES[each[1]] if each else ctypes.c_void_p for each in typed]
+    function.argtypes = [_C_TYPES[m[1]] if m else ctypes.c_void_p for m in typed]
     function.restype = ctypes.c_int
 
     def call(*positional: Any, **named: Any) -> Any:
@@ -209,7 +209,7 @@ def _launch(entry: CudaEntry, function: Callable[..., int], values: dict[str, An
     for name, value in values.items():
         if isinstance(value, torch.Tensor):
             values[name] = value.contiguous()
-    first = next((each for each in values.values() if isinstance(each, torch.Tensor)), None)
+    first = next((v for v in values.values() if isinstance(v, torch.Tensor)), None)
     if first is None:
         raise ProblemFileError(f"{entry.entry}: none of the inputs is a tensor")
     outputs = [_allocate(output, values, first.device) for output in entry.outputs]
@@ -228,9 +228,9 @@ def _allocate(output: Output, values: Mapping[str, Any], device: Any) -> Any:
 
     dtype = None
     if output.dtype is not None:
-        known = output.dtype in DTYPES
+        is_dtype = output.dtype in DTYPES
         name = output.dtype.removesuffix(".dtype")
-        dtype = getattr(torch, name) if known else values[name].dtype
+        dtype = getattr(torch, name) if is_dtype else values[name].dtype
     if output.like is not None:
         return torch.empty_like(values[output.like], dtype=dtype)
     shape = [int(_evaluate(_tree(str(size)), values)) for size in output.shape or ()]

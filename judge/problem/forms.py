@@ -28,9 +28,9 @@ def as_kernel(problem: str, form: ModelForm) -> str:
 
     A compiled form compiles at its first call, and anew for other shapes or dtypes.
     """
-    told = problem.rstrip() + "\n"
+    text = problem.rstrip() + "\n"
     if form == EAGER:
-        return told + _AS_KERNEL.format(how="")
+        return text + _AS_KERNEL.format(how="")
     options = ", ".join(f"{name}={value!r}" for name, value in COMPILED[form].items())
     how = ", compiled at its first call"
-    return told + _AS_KERNEL.format(how=how) + _COMPILING.format(options=options)
+    return text + _AS_KERNEL.format(how=how) + _COMPILING.format(options=options)

@@ -28,17 +28,17 @@ def named_sizes(module: ast.Module, text: str) -> str:
         return text
     sizes = {size for size, _ in _integers(bodies[0])}
     places = [place for body in bodies for place in _integers(body) if place[0] in sizes]
-    inside = (place for method in methods for place in _integers(method))
-    places += [place for place in inside if place[0] in sizes and place[0] >= _SIZE_IN_MODEL]
-    taken = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
-    if not places or any(_name(size) in taken for size in sizes):
+    in_methods = (place for method in methods for place in _integers(method))
+    places += [place for place in in_methods if place[0] in sizes and place[0] >= _SIZE_IN_MODEL]
+    used_names = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
+    if not places or any(_name(size) in used_names for size in sizes):
         return text
     lines = text.encode().split(b"\n")
-    for size, at in sorted(places, key=lambda p: (p[1].lineno, p[1].col_offset), reverse=True):
-        line, name = lines[at.lineno - 1], _name(size).encode()
-        lines[at.lineno - 1] = line[: at.col_offset] + name + line[at.end_col_offset :]
-    added = [f"{_name(size)} = {size}".encode() for size in sorted(sizes)]
-    return b"\n".join([*lines, *added, b""]).decode()
+    for size, use in sorted(places, key=lambda p: (p[1].lineno, p[1].col_offset), reverse=True):
+        line, name = lines[use.lineno - 1], _name(size).encode()
+        lines[use.lineno - 1] = line[: use.col_offset] + name + line[use.end_col_offset :]
+    assignments = [f"{_name(size)} = {size}".encode() for size in sorted(sizes)]
+    return b"\n".join([*lines, *assignments, b""]).decode()
 
 
 def _name(size: int) -> str:

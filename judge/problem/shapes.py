@@ -46,8 +46,8 @@ def _input_shapes(text: str, name: str) -> tuple[Shape, ...] | None:
     for statement in module.body:
         _assign(statement, integers, tuples)
     shapes: list[Shape] = []
-    for used in sorted(reachable_names(module, ["get_inputs"])):
-        function = defined[used]
+    for function_name in sorted(reachable_names(module, ["get_inputs"])):
+        function = defined[function_name]
         if not isinstance(function, ast.FunctionDef):
             continue
         local_integers, local_tuples = dict(integers), dict(tuples)
@@ -73,9 +73,9 @@ def _in_order(function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 
 def _assign(statement: ast.AST, integers: dict[str, int], tuples: dict[str, Shape]) -> None:
-    if (assigned := assignment(statement)) is None:
+    if (pair := assignment(statement)) is None:
         return
-    targets, value = assigned
+    targets, value = pair
     for target in targets:
         for name, node in named_values(target, value):
             number = integer(node, integers)

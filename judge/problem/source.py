@@ -114,8 +114,8 @@ class ProblemFile:
                 f"uses; those are: {_list(self.constants)}"
             )
         data = self.text.encode()
-        chosen = [(self.constants[name], value) for name, value in values.items()]
-        for constant, value in sorted(chosen, key=lambda pair: pair[0].span, reverse=True):
+        replacements = [(self.constants[name], value) for name, value in values.items()]
+        for constant, value in sorted(replacements, key=lambda pair: pair[0].span, reverse=True):
             start, end = constant.span
             # In parentheses, an expression of several lines keeps its line breaks.
             breaks = b"\n" * data.count(b"\n", start, end)
@@ -130,15 +130,15 @@ def _list(names: Iterable[str]) -> str:
 
 def _require(module: ast.Module, name: str) -> None:
     defined = definitions(module)
-    for wanted, kind, word in _REQUIRED:
-        statement = defined.get(wanted)
+    for required, kind, word in _REQUIRED:
+        statement = defined.get(required)
         if statement is None:
             raise ProblemFileError(
-                f"{name}:1: no {word} {wanted}: a problem file defines class Model and the "
+                f"{name}:1: no {word} {required}: a problem file defines class Model and the "
                 "functions get_inputs and get_init_inputs"
             )
         if not isinstance(statement, kind):
-            raise ProblemFileError(f"{name}:{statement.lineno}: {wanted} is not a {word}")
+            raise ProblemFileError(f"{name}:{statement.lineno}: {required} is not a {word}")
 
 
 def _declaration(module: ast.Module, name: str) -> JudgeDeclaration:
@@ -166,21 +166,21 @@ def _constants(module: ast.Module, text: str) -> dict[str, Constant]:
     starts = line_starts(text)
     statements = [*top_level(module.body)]
     # A loop's variable counts as assigned as often as it stands there.
-    assigned = Counter(name for each in statements for name in names_assigned(each))
-    loops = (each.target for each in statements if isinstance(each, ast.For))
-    assigned.update(n.id for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Name))
-    found: dict[str, Constant] = {}
+    counts = Counter(name for statement in statements for name in names_assigned(statement))
+    loops = (statement.target for statement in statements if isinstance(statement, ast.For))
+    counts.update(n.id for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Name))
+    constants: dict[str, Constant] = {}
     for statement in module.body:
         for name, node in _integer_expressions(statement):
             base = name.partition("[")[0]
             value = integer(node, {})
-            if value is None or base not in used or assigned[base] != 1:
+            if value is None or base not in used or counts[base] != 1:
                 continue
             place = span(starts, node)
-            if any(constant.span == place for constant in found.values()):
+            if any(constant.span == place for constant in constants.values()):
                 continue  # `N = M = 4` is one constant
-            found[name] = Constant(name, value, place, base in structural)
-    return found
+            constants[name] = Constant(name, value, place, base in structural)
+    return constants
 
 
 def _integer_expressions(statement: ast.stmt) -> list[tuple[str, ast.expr]]:

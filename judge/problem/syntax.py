@@ -111,7 +111,7 @@ def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
         if isinstance(statement, ast.If):
             yield from top_level(statement.body + statement.orelse)
         elif isinstance(statement, ast.Try):
-            handled = [each for handler in statement.handlers for each in handler.body]
+            handled = [child for handler in statement.handlers for child in handler.body]
             yield from top_level(statement.body + handled + statement.orelse + statement.finalbody)
         elif isinstance(statement, ast.With):
             yield from top_level(statement.body)
@@ -119,16 +119,16 @@ def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def definitions(module: ast.Module) -> dict[str, ast.stmt]:
     """The statement that defines each module-level name last; imports count."""
-    found: dict[str, ast.stmt] = {}
+    statements: dict[str, ast.stmt] = {}
     for statement in top_level(module.body):
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found[statement.name] = statement
+            statements[statement.name] = statement
         elif isinstance(statement, ast.Import | ast.ImportFrom):
             for alias in statement.names:
-                found[(alias.asname or alias.name).partition(".")[0]] = statement
+                statements[(alias.asname or alias.name).partition(".")[0]] = statement
         else:
-            found |= dict.fromkeys(names_assigned(statement), statement)
-    return found
+            statements |= dict.fromkeys(names_assigned(statement), statement)
+    return statements
 
 
 def names_assigned(statement: ast.stmt) -> list[str]:
@@ -158,7 +158,7 @@ def named_values(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]
             return [(name, value)]
         case [ast.Tuple(elts=names), ast.Tuple(elts=values)] if len(names) == len(values):
             pairs = zip(names, values, strict=True)
-            return [(each.id, node) for each, node in pairs if isinstance(each, ast.Name)]
+            return [(element.id, node) for element, node in pairs if isinstance(element, ast.Name)]
     return []
 
 
@@ -192,23 +192,23 @@ def _defining(statement: ast.stmt, name: str) -> ast.AST:
 
 
 def integer(  # noqa: PLR0911 (one return a kind of node)
-    node: ast.expr, known: Mapping[str, int]
+    node: ast.expr, constants: Mapping[str, int]
 ) -> int | None:
-    """The value of an integer expression over literals and `known` names; None if it is not one."""
+    """The value of an integer expression over literals and `constants`; None if it is not one."""
     match node:
         case ast.Constant(value=bool()):
             return None
         case ast.Constant(value=int() as value):
             return value
         case ast.Name(id=name):
-            return known.get(name)
+            return constants.get(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            value_or_none = integer(operand, known)
+            value_or_none = integer(operand, constants)
             return None if value_or_none is None else -value_or_none
         case ast.Call(func=ast.Name(id="int"), args=[argument], keywords=[]):
-            return integer(argument, known)
+            return integer(argument, constants)
         case ast.BinOp(left=left, op=op, right=right):
-            return _binary(op, integer(left, known), integer(right, known))
+            return _binary(op, integer(left, constants), integer(right, constants))
     return None
 
 

@@ -88,32 +88,32 @@ def propose(
         Empty where sizes are no module-level constants; `why_none` says so.
     """
     sizes = Sizes(problem, limit_elements)
-    found: list[Variant] = []
+    proposals: list[Variant] = []
     if not sizes.free:
-        return found
+        return proposals
     limit = limit_elements
-    while len(found) < reduced:
+    while len(proposals) < reduced:
         values = sizes.shrink(limit)
-        if values and not any(variant.constants == values for variant in found):
-            found.append(Variant(values, "reduced"))
+        if values and not any(variant.constants == values for variant in proposals):
+            proposals.append(Variant(values, "reduced"))
         if limit <= _FEWEST_ELEMENTS:
             break
         limit = max(limit // _STEP, _FEWEST_ELEMENTS)
     # The secret seed decides; random() is enough, an attacker never sees the generator's output.
     generator = random.Random(seed)  # noqa: S311
-    seen = [dict(variant.constants) for variant in found] + [{}]
+    tried = [dict(variant.constants) for variant in proposals] + [{}]
     new: list[Variant] = []
     for kind in itertools.islice(itertools.cycle(_KINDS), _ATTEMPTS):
         if len(new) == variants:
             break
-        proposal = sizes.admitted(kind(sizes, generator))
-        if proposal is not None and proposal not in seen:
-            seen.append(proposal)
+        proposal = sizes.admit(kind(sizes, generator))
+        if proposal is not None and proposal not in tried:
+            tried.append(proposal)
             new.append(Variant(proposal, "variant"))
-    return found + new
+    return proposals + new
 
 
-def shortened(problem: ProblemFile) -> list[Variant]:
+def shorten(problem: ProblemFile) -> list[Variant]:
     """Shapes at which one long dimension has a few elements, two at most.
 
     After some tens of steps a recurrence has forgotten its first state, so at longer shapes no
@@ -122,8 +122,8 @@ def shortened(problem: ProblemFile) -> list[Variant]:
     sizes = Sizes(problem, REDUCED_ELEMENTS)
     first = min(sizes.places.values(), default=0)
     names = [n for n in sizes.large if not sizes.structural(n) and sizes.places[n] > first]
-    found = [sizes.admitted(sizes.base | {name: _FEW_STEPS}) for name in names[:_MOST_SHORTENED]]
-    return [Variant(values, "variant") for values in found if values]
+    variants = [sizes.admit(sizes.base | {name: _FEW_STEPS}) for name in names[:_MOST_SHORTENED]]
+    return [Variant(values, "variant") for values in variants if values]
 
 
 def partial_blocks(block: int) -> int:
@@ -163,7 +163,7 @@ class Sizes:
         order = {name: number for number, name in enumerate(self.large)}
         return sorted(self.large, key=lambda name: (-self.places[name], -order[name]))
 
-    def enlarged(self, block: int) -> tuple[dict[str, Variant], list[str]]:
+    def enlarge(self, block: int) -> tuple[dict[str, Variant], list[str]]:
         """Shapes at which a loop over blocks of one size turns twice, and once more over a part.
 
         Returns
@@ -171,20 +171,20 @@ class Sizes:
         A shape by each constant that may be enlarged, the others small; and the constants that may
         not, by their rules or for the number of elements.
         """
-        found: dict[str, Variant] = {}
+        shapes: dict[str, Variant] = {}
         left_out: list[str] = []
         smallest = self.shrink(_FEWEST_BESIDE)
         size = partial_blocks(block)
         for name in self.last_first:
-            ruled = self.ruled(smallest | {name: size})
-            taken = ruled.get(name, self.given(name))
-            if taken <= 2 * block or self.elements(ruled) > self.limit:
+            ruled = self.apply_rules(smallest | {name: size})
+            actual = ruled.get(name, self.given_value(name))
+            if actual <= 2 * block or self.elements(ruled) > self.limit:
                 left_out.append(name)
             elif ruled:
-                found[name] = Variant(ruled, "variant")
-        return found, left_out
+                shapes[name] = Variant(ruled, "variant")
+        return shapes, left_out
 
-    def lengthened(self, name: str, size: int, *, beside_given: bool) -> Variant | None:
+    def lengthen(self, name: str, size: int, *, beside_given: bool) -> Variant | None:
         """One constant as large as `size`, or as large as the limit lets it be.
 
         Parameters
@@ -197,20 +197,20 @@ class Sizes:
         None where a rule or the limit leaves the constant about as it is given.
         """
         others = {} if beside_given else self.shrink(_FEWEST_BESIDE)
-        while size > _LEAST_LONG * self.given(name):
-            ruled = self.ruled(others | {name: size})
+        while size > _LEAST_LONG * self.given_value(name):
+            ruled = self.apply_rules(others | {name: size})
             if self.elements(ruled) <= self.limit:
-                long = ruled.get(name, 0) > _LEAST_LONG * self.given(name)
-                return Variant(ruled, "variant") if long else None
+                is_long = ruled.get(name, 0) > _LEAST_LONG * self.given_value(name)
+                return Variant(ruled, "variant") if is_long else None
             size = size // 2 | size & 1
         return None
 
     def whole_blocks(self, block: int) -> Variant | None:
         """Three whole blocks along every dimension, for kernels that take no parts."""
-        values = self.admitted(dict.fromkeys(self.large, 3 * block))
+        values = self.admit(dict.fromkeys(self.large, 3 * block))
         return None if values is None else Variant(values, "variant")
 
-    def given(self, name: str) -> int:
+    def given_value(self, name: str) -> int:
         """The constant's value in the problem."""
         return self.problem.constants[name].value
 
@@ -240,7 +240,7 @@ class Sizes:
         shapes = self._shapes_with(values)
         if shapes is not None:
             return max(math.prod(shape) for shape in shapes)
-        return math.prod(max(values.get(name, self.given(name)), 1) for name in self.free)
+        return math.prod(max(values.get(name, self.given_value(name)), 1) for name in self.free)
 
     def shrink(self, limit: int) -> Values:
         """Halve the largest constants, equal ones together, until the inputs are within `limit`.
@@ -249,25 +249,25 @@ class Sizes:
         matrices square. Below 8 the first dimensions go first, as no window slides over them.
         Answers only what changed.
         """
-        values = {name: self.given(name) for name in self.large}
+        values = {name: self.given_value(name) for name in self.large}
         movable = set(values)
         while movable and self.elements(values) > limit:
             batches = {name for name in movable if self._is_batch(name)}
             least = {name: _LEAST_BATCH if name in batches else SMALL for name in movable}
-            above = [name for name in movable if values[name] > least[name]]
-            if above:
+            halvable = [name for name in movable if values[name] > least[name]]
+            if halvable:
                 # A batch is halved before what windows slide over, down to a quarter of it.
-                weights = {n: (values[n] * (4 if n in batches else 1), values[n]) for n in above}
-                chosen = [n for n in above if weights[n] == max(weights.values())]
+                weights = {n: (values[n] * (4 if n in batches else 1), values[n]) for n in halvable}
+                targets = [n for n in halvable if weights[n] == max(weights.values())]
             else:
-                chosen = [min(movable, key=lambda n: self._last_resort(n, values[n]))]
-            for name in chosen:
+                targets = [min(movable, key=lambda n: self._last_resort(n, values[n]))]
+            for name in targets:
                 halved = self.rules[name].nearest(values[name] // 2)
                 if 1 <= halved < values[name]:
                     values[name] = halved
                 else:
                     movable.discard(name)
-        return {name: value for name, value in values.items() if value != self.given(name)}
+        return {name: value for name, value in values.items() if value != self.given_value(name)}
 
     def _is_batch(self, name: str) -> bool:
         """Whether a constant is the first of at least three dimensions, and nothing else."""
@@ -279,25 +279,25 @@ class Sizes:
         place = self.places[name] - min(self.places.values())
         return value <= _LEAST[min(place, len(_LEAST) - 1)], place, name
 
-    def admitted(self, values: Values | None) -> Values | None:
+    def admit(self, values: Values | None) -> Values | None:
         """`values` by their rules, without those that stay; None if none or above the limit."""
-        changed = self.ruled(values or {})
+        changed = self.apply_rules(values or {})
         return changed if changed and self.elements(changed) <= self.limit else None
 
-    def ruled(self, values: Values) -> Values:
+    def apply_rules(self, values: Values) -> Values:
         """`values` by their rules, without those that stay."""
         ruled = {name: self.rules[name].nearest(value) for name, value in values.items()}
-        return {name: value for name, value in ruled.items() if value != self.given(name)}
+        return {name: value for name, value in ruled.items() if value != self.given_value(name)}
 
 
 def _odd(sizes: Sizes, generator: random.Random) -> Values | None:
     """Every size odd, so no multiple of a tile or a vector; channels and the like at times."""
     values = dict(sizes.base)
-    too = generator.random() < 0.5  # groups seldom divide an odd number of channels
+    odd_structural = generator.random() < 0.5  # groups seldom divide an odd number of channels
     for name in sizes.large:
-        if sizes.structural(name) and not too:
+        if sizes.structural(name) and not odd_structural:
             continue
-        near = values.get(name, sizes.given(name))
+        near = values.get(name, sizes.given_value(name))
         values[name] = _near(near, generator) | 1
     return values or None
 
@@ -307,7 +307,7 @@ def _ragged(sizes: Sizes, generator: random.Random) -> Values | None:
     if not sizes.large:
         return None
     name = generator.choice(sizes.large)
-    near = sizes.base.get(name, sizes.given(name))
+    near = sizes.base.get(name, sizes.given_value(name))
     return sizes.base | {name: max(round(near / 32), 1) * 32 + generator.choice((-1, 1, 3, 17))}
 
 
@@ -325,7 +325,7 @@ def _unequal(sizes: Sizes, generator: random.Random) -> Values | None:
     """Sizes that were equal differ, which a square shape hides."""
     values = dict(sizes.base)
     for name in sizes.large:
-        near = values.get(name, sizes.given(name))
+        near = values.get(name, sizes.given_value(name))
         values[name] = max(near // generator.choice((1, 2, 3, 4)), 1)
     return values
 
@@ -336,8 +336,8 @@ def _few(sizes: Sizes, generator: random.Random) -> Values | None:
     if not names:
         return None
     # No block divides them, and `_one` asks for 1.
-    other = {name: generator.choice((3, 5, 7)) for name in names}
-    return (_odd(sizes, generator) or {}) | other
+    small = {name: generator.choice((3, 5, 7)) for name in names}
+    return (_odd(sizes, generator) or {}) | small
 
 
 def _near(value: int, generator: random.Random) -> int:

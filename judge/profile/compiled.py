@@ -14,10 +14,10 @@ from kb.verify.compile_target import WARP_THREADS
 
 def triton_facts(launched: list[Any], notes: list[str]) -> list[StaticFacts]:
     """Facts of each different compiled kernel among `launched`; what fails becomes a note."""
-    found: list[StaticFacts] = []
-    different = {id(kernel): kernel for kernel in launched}.values()
+    facts: list[StaticFacts] = []
+    distinct = {id(kernel): kernel for kernel in launched}.values()
     with tempfile.TemporaryDirectory(prefix="kb-static-") as folder:
-        for number, kernel in enumerate(different):
+        for number, kernel in enumerate(distinct):
             metadata = kernel.metadata
             code = kernel.asm.get("cubin") if hasattr(kernel.asm, "get") else kernel.asm["cubin"]
             if code is None:
@@ -26,7 +26,7 @@ def triton_facts(launched: list[Any], notes: list[str]) -> list[StaticFacts]:
             path = Path(folder) / f"{number}.cubin"
             path.write_bytes(code)
             try:
-                found += facts_of(
+                facts += facts_of(
                     path,
                     "triton",
                     f"sm_{metadata.target.arch}",
@@ -35,12 +35,12 @@ def triton_facts(launched: list[Any], notes: list[str]) -> list[StaticFacts]:
                 )
             except KbError as error:
                 notes.append(f"{metadata.name}: {error}")
-    return _once(found)
+    return _once(facts)
 
 
-def _once(found: list[StaticFacts]) -> list[StaticFacts]:
+def _once(facts: list[StaticFacts]) -> list[StaticFacts]:
     """Drop facts of the same code, as of two launches with other constants that do not matter."""
-    return list({facts.model_dump_json(): facts for facts in found}.values())
+    return list({f.model_dump_json(): f for f in facts}.values())
 
 
 def library_facts(architecture: str, notes: list[str]) -> list[StaticFacts]:
@@ -48,11 +48,11 @@ def library_facts(architecture: str, notes: list[str]) -> list[StaticFacts]:
     folders = [nvcc.cache_folder()]
     if extensions := os.environ.get("TORCH_EXTENSIONS_DIR"):
         folders.append(Path(extensions))
-    found: list[StaticFacts] = []
+    facts: list[StaticFacts] = []
     for folder in folders:
         for library in sorted(folder.rglob("*.so")) if folder.is_dir() else []:
             try:
-                found += facts_of(library, "nvcc", architecture)
+                facts += facts_of(library, "nvcc", architecture)
             except KbError as error:
                 notes.append(f"{library.name}: {error}")
-    return _once(found)
+    return _once(facts)

@@ -63,8 +63,8 @@ def _python(spec: Spec, folder: Path, notes: list[str]) -> list[StaticFacts]:
         ):
             load(spec.model_copy(update={"device": _DEVICE}), folder)()
     except Exception as error:
-        said = " ".join(str(error).split())[:300]
-        notes.append(f"without a GPU, the kernel file failed with: {type(error).__name__}: {said}")
+        text = " ".join(str(error).split())[:300]
+        notes.append(f"without a GPU, the kernel file failed with: {type(error).__name__}: {text}")
     return triton_facts(launched, notes) + library_facts(spec.architecture, notes)
 
 

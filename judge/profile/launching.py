@@ -22,7 +22,7 @@ _ALIVE_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProgramRun:
     """A program that has ended."""
 
     exit: Exit
@@ -37,7 +37,7 @@ class Ran:
         """Whether it was ended for its time."""
         return self.exit.reason is ExitReason.TIME
 
-    def said(self) -> str:
+    def last_line(self) -> str:
         """Its last line, or how it ended."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         return lines[-1] if lines else self.exit.describe()
@@ -64,7 +64,7 @@ class Programs(AbstractContextManager["Programs"]):
         self.folder = session_folder()
         self._count = 0
 
-    def given(self, name: str, contents: str | bytes) -> Path:
+    def write_file(self, name: str, contents: str | bytes) -> Path:
         """Write a file that programs may be allowed to read; its path."""
         folder = self.folder / "given"
         folder.mkdir(exist_ok=True)
@@ -84,7 +84,7 @@ class Programs(AbstractContextManager["Programs"]):
         without: frozenset[LayerName] = frozenset(),
         environment: dict[str, str] | None = None,
         alive: str | None = None,
-    ) -> Ran:
+    ) -> ProgramRun:
         """Run a program to its end. `{scratch}` in an argument stands for its folder.
 
         Parameters
@@ -117,7 +117,7 @@ class Programs(AbstractContextManager["Programs"]):
         timeout: float,
         read: Sequence[Path] = (),
         environment: dict[str, str] | None = None,
-    ) -> Ran:
+    ) -> ProgramRun:
         """Call `main` of a module of this project in a fork that has torch loaded already.
 
         `{scratch}` in an argument stands for its folder; the parameters are those of `run`.
@@ -147,20 +147,20 @@ class Programs(AbstractContextManager["Programs"]):
         policy: Policy,
         timeout: float,
         alive: str | None = None,
-    ) -> Ran:
-        filled = [argument.replace("{scratch}", str(policy.scratch)) for argument in arguments]
+    ) -> ProgramRun:
+        expanded = [argument.replace("{scratch}", str(policy.scratch)) for argument in arguments]
         with self._zygote.spawn("judge.sandbox.script:main", policy) as process:
             if not self._trust and (lacking := missing(process.layers)):
                 raise SandboxError(
                     f"refused to run untrusted code: the sandbox here does not isolate {lacking[0]}"
                 )
-            process.channel.sendall(request(source.replace("{arguments}", repr(filled))))
-            ended = None
+            process.channel.sendall(request(source.replace("{arguments}", repr(expanded))))
+            result = None
             if alive is not None and timeout > _ALIVE_TIMEOUT_S:
-                ended = process.wait(_ALIVE_TIMEOUT_S)
+                result = process.wait(_ALIVE_TIMEOUT_S)
                 timeout = timeout - _ALIVE_TIMEOUT_S if alive in process.output() else 0.0
-            ended = ended or process.wait(timeout) or process.kill(ExitReason.TIME)
-            return Ran(ended, process.output(), tuple(process.layers), policy.scratch)
+            result = result or process.wait(timeout) or process.kill(ExitReason.TIME)
+            return ProgramRun(result, process.output(), tuple(process.layers), policy.scratch)
 
     def __exit__(self, *_: object) -> None:
         if self._own:
@@ -168,7 +168,7 @@ class Programs(AbstractContextManager["Programs"]):
         remove(self.folder)
 
 
-def take(path: Path, limit: int) -> bytes | None:
+def read_output(path: Path, limit: int) -> bytes | None:
     """Contents of a file that a program left: None unless it is a plain file within `limit`.
 
     Links are not followed: the program could point them at what only this process may read.

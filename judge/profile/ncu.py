@@ -66,22 +66,22 @@ class UnknownMetricsError(NcuError):
         self.names = frozenset(names)
 
 
-def find_ncu(given: Path | None = None) -> Path:
-    """The ncu to use: `given`, or the one on PATH, of the CUDA toolkit, or under /opt/nvidia.
+def find_ncu(requested: Path | None = None) -> Path:
+    """The ncu to use: `requested`, or the one on PATH, of the CUDA toolkit, or under /opt/nvidia.
 
     Raises
     ------
     NcuError
         If there is none.
     """
-    if given is not None:
-        if os.access(given, os.X_OK) and given.is_file():
-            return given.absolute()
-        raise NcuError(f"{given} is not an executable file: give the path of ncu itself")
-    others = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)
-    usable = (path for path in others if path.is_file() and os.access(path, os.X_OK))
-    if found := nvcc.find_tool("ncu") or next(usable, None):
-        return found
+    if requested is not None:
+        if os.access(requested, os.X_OK) and requested.is_file():
+            return requested.absolute()
+        raise NcuError(f"{requested} is not an executable file: give the path of ncu itself")
+    installed = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)
+    usable = (path for path in installed if path.is_file() and os.access(path, os.X_OK))
+    if path := nvcc.find_tool("ncu") or next(usable, None):
+        return path
     raise NcuError(
         "Nsight Compute (ncu) was not found: install it with the CUDA toolkit and put it on PATH, "
         "or give its path with --ncu"
@@ -103,22 +103,22 @@ def version(ncu: Path) -> str:
     NcuError
         If it does not say.
     """
-    found = re.search(r"Version\s+([\d.]+)", _ask([ncu, "--version"]))
-    if not found:
+    match = re.search(r"Version\s+([\d.]+)", _ask([ncu, "--version"]))
+    if not match:
         raise NcuError(f"{ncu} prints no version: is it Nsight Compute?")
-    return found[1]
+    return match[1]
 
 
 def _ask(command: Sequence[str | Path]) -> str:
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_QUERY_TIMEOUT_S
         )
     except subprocess.TimeoutExpired as error:
         raise NcuError(f"{command[0]} did not answer within {_QUERY_TIMEOUT_S} s") from error
     except OSError as error:
         raise NcuError(f"cannot run {command[0]}: {error.strerror or error}") from error
-    return done.stdout + done.stderr
+    return completed.stdout + completed.stderr
 
 
 @functools.cache
@@ -127,25 +127,25 @@ def known_metrics(ncu: Path) -> frozenset[str]:
 
     Empty where the list lacks what every GPU has: then nothing follows from what is not in it.
     """
-    listed = frozenset(_QUERIED.findall(_ask([ncu, "--query-metrics"])))
-    return listed if _EVERYWHERE in listed else frozenset()
+    names = frozenset(_QUERIED.findall(_ask([ncu, "--query-metrics"])))
+    return names if _EVERYWHERE in names else frozenset()
 
 
-def wanted_metrics(known: Collection[str], refused: Collection[str] = ()) -> list[Metric]:
-    """The metrics to ask for: all, but those that vary by card only where `known` has them.
+def select_metrics(available: Collection[str], rejected: Collection[str] = ()) -> list[Metric]:
+    """The metrics to ask for: all, but those that vary by card only where `available` has them.
 
     Parameters
     ----------
-    known
+    available
         As `known_metrics` gives them; empty if it is not known what the card has.
-    refused
+    rejected
         Names, without `.sum` and the like, that this ncu has refused before.
     """
     return [
         metric
         for metric in all_metrics()
-        if (base := metric.name.partition(".")[0]) not in refused
-        and (not metric.varies or not known or base in known)
+        if (base := metric.name.partition(".")[0]) not in rejected
+        and (not metric.varies or not available or base in available)
     ]
 
 
@@ -201,6 +201,6 @@ def failure(output: str, code: int | None, *, report_exists: bool) -> NcuError |
         if sign in output:
             return (FinalError if sign in _FINAL else NcuError)(meaning)
     errors = [line for line in output.splitlines() if line.startswith("==ERROR==")]
-    last = errors or [line for line in output.splitlines() if line.strip()]
-    said = last[-1].removeprefix("==ERROR==").strip() if last else "it printed nothing"
-    return NcuError(f"ncu ended with {code} and no usable report: {said}")
+    lines = errors or [line for line in output.splitlines() if line.strip()]
+    message = lines[-1].removeprefix("==ERROR==").strip() if lines else "it printed nothing"
+    return NcuError(f"ncu ended with {code} and no usable report: {message}")

@@ -15,7 +15,7 @@ from judge.options import RunOptions
 from judge.problem.kernel import KernelFile
 from judge.problem.source import ProblemFile
 from judge.profile import ncu as nsight
-from judge.profile.launching import Programs, Ran, python_module, take
+from judge.profile.launching import ProgramRun, Programs, python_module, read_output
 from judge.profile.report import profile_kernels
 from judge.profile.result import KernelProfile, Profile, SanitizerReport
 from judge.profile.sanitize import Tool, find_sanitizer, read_log, sanitize_command
@@ -131,18 +131,18 @@ def profile(request: Request, zygote: Zygote | None = None) -> Profile:
         parse_architecture(request.architecture)
     if not gpu and request.architecture is None:
         raise InvalidInputError("this machine has no GPU: name a target, such as --arch sm_90a")
-    on_card = gpu and not request.locked and (request.sanitize or not request.static_only)
-    card = _card(request.device) if on_card else None
-    with Programs(zygote, trust=request.trust) as programs, ExitStack() as held:
+    lock_gpu = gpu and not request.locked and (request.sanitize or not request.static_only)
+    card = _card(request.device) if lock_gpu else None
+    with Programs(zygote, trust=request.trust) as programs, ExitStack() as locks:
         if card is not None:  # nothing else of ours shall run on the card that is counted
-            held.enter_context(locked(card, say=request.say))
+            locks.enter_context(locked(card, say=request.say))
         if request.static_only:
             notes.append("static facts only: nothing was run on a GPU")
         elif not gpu:
             notes.append("no GPU on this machine: static facts only")
         else:
             try:
-                counters = _count(request, programs, notes)
+                counters = _run_ncu(request, programs, notes)
             except KbError as error:
                 notes.append(str(error))
         for tool in request.sanitize:
@@ -188,44 +188,44 @@ def _card(device: str) -> str:
         return device
 
 
-def _count(request: Request, programs: Programs, notes: list[str]) -> _Counters:
+def _run_ncu(request: Request, programs: Programs, notes: list[str]) -> _Counters:
     """Run ncu, leaving out layers that it cannot work under, and read its report."""
     tool = nsight.find_ncu(request.ncu)
     version = nsight.version(tool)
-    known = nsight.known_metrics(tool)
-    spec = programs.given("spec.json", request.spec())
+    known_names = nsight.known_metrics(tool)
+    spec = programs.write_file("spec.json", request.spec())
     program = python_module("judge.profile.target", str(spec), "{scratch}/answer.json")
-    read = [spec, *nsight.install_folders(tool)]
-    refused: set[str] = set()
+    read_paths = [spec, *nsight.install_folders(tool)]
+    rejected: set[str] = set()
     without: frozenset[LayerName] = frozenset()
     for _ in range(_MOST_RETRIES):
         request.say(Progress(f"Nsight Compute {version}"))
-        metrics = nsight.wanted_metrics(known, refused)
+        metrics = nsight.select_metrics(known_names, rejected)
         report = Path("{scratch}/report.ncu-rep")
-        ran = programs.run(
+        run = programs.run(
             nsight.collect_command(tool, report, metrics, program),
             timeout=request.timeout,
-            read=read,
+            read=read_paths,
             gpu=True,
             without=without,
             alive=nsight.CONNECTED,
         )
         try:
-            return _counted(request, programs, tool, ran, version)
+            return _read_counters(request, programs, tool, run, version)
         except nsight.UnknownMetricsError as error:
-            if error.names <= refused:
+            if error.names <= rejected:
                 raise
-            if refused and not known:  # it names one at a time; do not start for each
-                refused |= {m.name.partition(".")[0] for m in metrics if m.varies}
-            refused |= error.names
+            if rejected and not known_names:  # it names one at a time; do not start for each
+                rejected |= {m.name.partition(".")[0] for m in metrics if m.varies}
+            rejected |= error.names
         except nsight.NcuError as error:
             # As root a process without rights may still be refused what root may read.
             step = _next_step(error, without)
             if step is None:
                 raise
             without |= step
-            off = ", ".join(sorted(without))
-            notes.append(f"profiled without {off}, because the profiler failed with it: {error}")
+            layers = ", ".join(sorted(without))
+            notes.append(f"profiled without {layers}, because the profiler failed with it: {error}")
     raise nsight.NcuError("ncu rejected too many metrics: is this ncu recent enough for the GPU?")
 
 
@@ -239,40 +239,42 @@ def _next_step(
     return next((step for step in _STEPS if not step <= without), None)
 
 
-def _counted(request: Request, programs: Programs, tool: Path, ran: Ran, version: str) -> _Counters:
-    if ran.timed_out and nsight.CONNECTED not in ran.output:
+def _read_counters(
+    request: Request, programs: Programs, tool: Path, run: ProgramRun, version: str
+) -> _Counters:
+    if run.timed_out and nsight.CONNECTED not in run.output:
         raise nsight.NcuError("ncu did not connect to the program that it started")
-    if ran.timed_out:
+    if run.timed_out:
         raise nsight.FinalError(
             f"ncu did not finish within {request.timeout:.0f} s: raise the limit with --timeout"
         )
-    report = take(ran.scratch / "report.ncu-rep", _MAX_REPORT_BYTES)
-    answer = _answer(ran)
-    error = nsight.failure(ran.output, ran.exit.code, report_exists=report is not None)
+    report = read_output(run.scratch / "report.ncu-rep", _MAX_REPORT_BYTES)
+    answer = _answer(run)
+    error = nsight.failure(run.output, run.exit.code, report_exists=report is not None)
     if error is not None:
-        if answer is None and "Traceback (most recent call last)" in ran.output:
-            said = _exception_in(ran.output)
-            raise nsight.FinalError(f"the kernel file failed under the profiler: {said}")
+        if answer is None and "Traceback (most recent call last)" in run.output:
+            message = _exception_in(run.output)
+            raise nsight.FinalError(f"the kernel file failed under the profiler: {message}")
         raise error
     assert report is not None
     if answer is None:
-        raise nsight.FinalError(f"the profiled program returned no result: {ran.said()}")
-    kept = programs.given("report.ncu-rep", report)
+        raise nsight.FinalError(f"the profiled program returned no result: {run.last_line()}")
+    report_path = programs.write_file("report.ncu-rep", report)
     if request.report is not None:
         try:
             request.report.write_bytes(report)
         except OSError as cause:
             raise InvalidInputError(f"cannot write {request.report}: {cause.strerror}") from cause
-    read = programs.run(
-        nsight.import_command(tool, kept, Path("{scratch}/raw.csv")),
+    imported = programs.run(
+        nsight.import_command(tool, report_path, Path("{scratch}/raw.csv")),
         timeout=_IMPORT_TIMEOUT_S,
-        read=[kept, *nsight.install_folders(tool)],
+        read=[report_path, *nsight.install_folders(tool)],
     )
-    table = take(read.scratch / "raw.csv", _MAX_TABLE_BYTES)
-    if read.exit.code != 0:
-        raise nsight.FinalError(f"ncu could not read its own report: {read.said()}")
-    launches = parse_csv(table.decode(errors="replace") if table else read.output)
-    return _Counters(profile_kernels(launches), answer, version, ran.layers)
+    table = read_output(imported.scratch / "raw.csv", _MAX_TABLE_BYTES)
+    if imported.exit.code != 0:
+        raise nsight.FinalError(f"ncu could not read its own report: {imported.last_line()}")
+    launches = parse_csv(table.decode(errors="replace") if table else imported.output)
+    return _Counters(profile_kernels(launches), answer, version, run.layers)
 
 
 def _exception_in(output: str) -> str:
@@ -281,10 +283,10 @@ def _exception_in(output: str) -> str:
     return lines[-1].strip()[:300] if lines else "an exception"
 
 
-def _answer(ran: Ran) -> Answer | None:
-    written = take(ran.scratch / "answer.json", MAX_ANSWER_BYTES)
+def _answer(run: ProgramRun) -> Answer | None:
+    data = read_output(run.scratch / "answer.json", MAX_ANSWER_BYTES)
     try:
-        return None if written is None else Answer.model_validate_json(written)
+        return None if data is None else Answer.model_validate_json(data)
     except ValidationError:
         return None
 
@@ -295,11 +297,11 @@ def _compile(request: Request, programs: Programs) -> tuple[Answer, tuple[Layer,
     if architecture is None:
         return Answer(notes=("no static facts: name a target with --arch",)), ()
     request.say(Progress(f"compiling for {architecture}"))
-    spec = programs.given(
+    spec = programs.write_file(
         "compile.json",
         request.spec(architecture=architecture, multiprocessors=_multiprocessors(architecture)),
     )
-    ran = programs.call(
+    run = programs.call(
         "judge.profile.compiling",
         str(spec),
         "{scratch}/answer.json",
@@ -307,11 +309,11 @@ def _compile(request: Request, programs: Programs) -> tuple[Answer, tuple[Layer,
         read=[spec],
         environment={"TORCH_CUDA_ARCH_LIST": _arch_list(architecture)},
     )
-    answer = _answer(ran)
+    answer = _answer(run)
     if answer is None:
-        why = "it took too long" if ran.timed_out else ran.said()[:300]
+        why = "it took too long" if run.timed_out else run.last_line()[:300]
         answer = Answer(architecture=architecture, notes=(f"no static facts: {why}",))
-    return answer, ran.layers
+    return answer, run.layers
 
 
 def _own_architecture() -> str | None:
@@ -345,9 +347,9 @@ def _sanitize(request: Request, programs: Programs, tool: Tool, *, gpu: bool) ->
         return SanitizerReport(tool=tool, errors=None, detail=str(error))
     if not gpu:
         return SanitizerReport(tool=tool, errors=None, detail="there is no GPU on this machine")
-    spec = programs.given("sanitize.json", request.spec(warmup=0, calls=1))
+    spec = programs.write_file("sanitize.json", request.spec(warmup=0, calls=1))
     program = python_module("judge.profile.target", str(spec), "{scratch}/answer.json")
-    ran = programs.run(
+    run = programs.run(
         sanitize_command(sanitizer, tool, "{scratch}/sanitizer.log", program),
         timeout=request.timeout,
         read=[spec, *nsight.install_folders(sanitizer)],
@@ -355,5 +357,5 @@ def _sanitize(request: Request, programs: Programs, tool: Tool, *, gpu: bool) ->
         # torch's allocator keeps large blocks, within which accesses out of bounds are not seen.
         environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
     )
-    log = take(ran.scratch / "sanitizer.log", _MAX_TABLE_BYTES) or b""
-    return read_log(tool, log.decode(errors="replace"), ran.output, timed_out=ran.timed_out)
+    log = read_output(run.scratch / "sanitizer.log", _MAX_TABLE_BYTES) or b""
+    return read_log(tool, log.decode(errors="replace"), run.output, timed_out=run.timed_out)

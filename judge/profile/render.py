@@ -31,9 +31,9 @@ def _lines(profile: Profile) -> Iterator[str]:
     for number, kernel in enumerate(profile.kernels, 1):
         yield ""
         yield from _kernel(number, kernel)
-    shown = [kernel.static for kernel in profile.kernels]
+    rendered = [kernel.static for kernel in profile.kernels]
     for facts in profile.static:
-        if facts not in shown:
+        if facts not in rendered:
             yield ""
             yield _cut(facts.name)
             yield from _static(facts)
@@ -42,48 +42,48 @@ def _lines(profile: Profile) -> Iterator[str]:
         yield from _wrap(f"compute-sanitizer, {report.tool}: {report.detail}")
         for finding in report.findings:
             yield from _wrap(finding, indent="  ")
-    if off := [layer for layer in profile.layers if not layer.active]:
+    if inactive := [layer for layer in profile.layers if not layer.active]:
         yield ""
-        for layer in off:
+        for layer in inactive:
             yield from _wrap(f"sandbox without {layer.name}: {layer.detail}")
 
 
 def _kernel(number: int, kernel: KernelProfile) -> Iterator[str]:
     yield _cut(f"{number}. {kernel.name}")
-    times = "launch" if kernel.launches == 1 else "launches"
+    noun = "launch" if kernel.launches == 1 else "launches"
     yield (
-        f"   {kernel.share:.1%} of the time: {kernel.launches} {times}, "
+        f"   {kernel.share:.1%} of the time: {kernel.launches} {noun}, "
         f"{duration(kernel.time_ns / max(1, kernel.launches))} each"
     )
-    absent = []
+    missing = []
     for section, title in metric_sections().items():
         lines = []
-        for metric in (each for each in all_metrics() if each.section == section):
+        for metric in (m for m in all_metrics() if m.section == section):
             value = kernel.metrics.get(metric.name)
             if value is None and metric.varies:
-                absent.append(metric)
+                missing.append(metric)
             else:
                 lines.append(_row(metric, value))
         if lines:
             yield f"  {title}"
             yield from lines
-    if absent:
-        listed = ", ".join(each.label for each in absent)
-        yield from _wrap(f"Not available on this GPU or in this ncu: {listed}", indent="  ")
+    if missing:
+        labels = ", ".join(m.label for m in missing)
+        yield from _wrap(f"Not available on this GPU or in this ncu: {labels}", indent="  ")
     if kernel.static:
         yield from _static(kernel.static)
 
 
 def _row(metric: Metric, value: float | None) -> str:
-    shown, unit = (_MISSING, "") if value is None else quantity(value, metric.unit)
-    return f"    {metric.label:<{_LABEL}} {shown:>{_VALUE}} {unit}".rstrip()
+    number, unit = (_MISSING, "") if value is None else quantity(value, metric.unit)
+    return f"    {metric.label:<{_LABEL}} {number:>{_VALUE}} {unit}".rstrip()
 
 
 def quantity(value: float, unit: str) -> tuple[str, str]:
     """A value and its unit as shown: at most four digits before a prefix, two behind the point."""
     if unit == "ns":
-        shown, _, unit = duration(value).partition(" ")
-        return shown, unit
+        number, _, unit = duration(value).partition(" ")
+        return number, unit
     if unit in _SCALED:
         for factor, prefix in _PREFIXES:
             if abs(value) >= factor:

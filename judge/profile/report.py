@@ -34,23 +34,23 @@ def profile_kernels(launches: Sequence[Launch]) -> tuple[KernelProfile, ...]:
 
 
 def _kernel(name: str, group: Sequence[Launch], time_ns: float, share: float) -> KernelProfile:
-    wanted = [metric.name for metric in all_metrics()]
-    found = means(group)
-    values = {metric: found[metric] for metric in wanted if metric in found}
+    requested = [metric.name for metric in all_metrics()]
+    averages = means(group)
+    values = {metric: averages[metric] for metric in requested if metric in averages}
     return KernelProfile(
         name=name,
         launches=len(group),
         time_ns=time_ns,
         share=share,
         metrics=values,
-        missing=tuple(metric for metric in wanted if metric not in values),
+        missing=tuple(metric for metric in requested if metric not in values),
         each=tuple(
             LaunchProfile(
                 index=launch.index,
                 time_ns=launch.values.get(DURATION),
                 grid=launch.grid,
                 block=launch.block,
-                metrics={name: launch.values[name] for name in wanted if name in launch.values},
+                metrics={name: launch.values[name] for name in requested if name in launch.values},
             )
             for launch in group
         ),

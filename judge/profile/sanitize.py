@@ -40,8 +40,8 @@ def find_sanitizer() -> Path:
         If there is none.
     """
     name = "compute-sanitizer"
-    if found := nvcc.find_tool(name) or nvcc.find_tool(name, folder=name):
-        return found
+    if path := nvcc.find_tool(name) or nvcc.find_tool(name, folder=name):
+        return path
     raise SanitizerError(
         "compute-sanitizer was not found: install it with the CUDA toolkit and put it on PATH"
     )
@@ -75,9 +75,9 @@ def read_log(tool: Tool, log: str, output: str, *, timed_out: bool = False) -> S
             return SanitizerReport(tool=tool, errors=None, detail=meaning)
     if not summary:
         lines = [line.strip() for line in (log + "\n" + output).splitlines() if line.strip()]
-        said = lines[-1] if lines else "it printed nothing"
-        return SanitizerReport(tool=tool, errors=None, detail=f"it printed no summary: {said}")
-    errors = sum(int(one or other) for one, other in summary)
+        message = lines[-1] if lines else "it printed nothing"
+        return SanitizerReport(tool=tool, errors=None, detail=f"it printed no summary: {message}")
+    errors = sum(int(a or b) for a, b in summary)
     return SanitizerReport(
         tool=tool,
         errors=errors,
@@ -87,10 +87,10 @@ def read_log(tool: Tool, log: str, output: str, *, timed_out: bool = False) -> S
 
 
 def _findings(log: str) -> list[str]:
-    found: list[str] = []
+    findings: list[str] = []
     for line in log.splitlines():
         if (finding := _FINDING.match(line)) and not finding[1].startswith(_NOT_FINDINGS):
-            found.append(finding[1].strip())
-        elif found and (detail := _DETAIL.match(line)) and " at " not in found[-1]:
-            found[-1] += f" {detail[1].strip()}"
-    return found
+            findings.append(finding[1].strip())
+        elif findings and (detail := _DETAIL.match(line)) and " at " not in findings[-1]:
+            findings[-1] += f" {detail[1].strip()}"
+    return findings

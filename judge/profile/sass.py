@@ -103,10 +103,10 @@ class Mix:
 
 def mix_of(instructions: Iterable[str]) -> Mix:
     """Count full opcodes by class."""
-    counts = Counter(each for each in instructions if each.split(".")[0] != _PADDING)
+    counts = Counter(op for op in instructions if op.split(".")[0] != _PADDING)
     classes: Counter[str] = Counter()
     widths: dict[str, Counter[int]] = {}
-    kept: dict[str, int] = {}
+    opcodes: dict[str, int] = {}
     for instruction, count in sorted(counts.items()):
         kind = classify(instruction)
         if kind is None:
@@ -115,13 +115,13 @@ def mix_of(instructions: Iterable[str]) -> Mix:
         if kind.width:
             widths.setdefault(kind.name, Counter())[width_bits(instruction)] += count
         if kind.keep:
-            kept[instruction] = count
+            opcodes[instruction] = count
     order = [family.name for family in opcode_classes() if classes[family.name]]
     return Mix(
         instructions=sum(counts.values()),
         mix={name: classes[name] for name in order},
         widths={name: dict(sorted(widths[name].items())) for name in order if name in widths},
-        opcodes=kept,
+        opcodes=opcodes,
     )
 
 

@@ -47,7 +47,7 @@ def facts_of(
     resources = resources_in(nvcc.resource_listing(code), capability)
     reports = nvcc.resource_usage(code) if code.with_suffix(".log").is_file() else ()
     reported = {report.function: report for report in reports}
-    found = []
+    facts = []
     listing = nvcc.disassemble(code)
     # Triton is asked for sm_90 and compiles for sm_90a: only the code shows which.
     targets = set(_TARGET.findall(listing))
@@ -60,7 +60,7 @@ def facts_of(
         stores, loads = mix.local_bytes
         if spills := reported.get(function):
             stores, loads = spills.spill_store_bytes, spills.spill_load_bytes
-        found.append(
+        facts.append(
             StaticFacts(
                 function=function,
                 name=source_name(function),
@@ -75,7 +75,7 @@ def facts_of(
                 **asdict(mix),
             )
         )
-    return tuple(found)
+    return tuple(facts)
 
 
 def source_name(function: str) -> str:
@@ -92,14 +92,14 @@ def source_name(function: str) -> str:
 
 def kernel_name(printed: str) -> str:
     """`void foo::vector_copy<float>(float const *)` → `vector_copy`, the function's own name."""
-    kept, depth = [], 0
+    characters, depth = [], 0
     for character in printed.replace("(anonymous namespace)", "").strip():
         depth += (character == "<") - (character == ">")
         if character == "(" and depth == 0:
             break
         if depth == 0 and character != ">":
-            kept.append(character)
-    words = "".join(kept).split()
+            characters.append(character)
+    words = "".join(characters).split()
     return words[-1].rpartition("::")[2] if words else printed
 
 
@@ -111,7 +111,7 @@ def facts_for(
     Of several of one name (template instances, autotuned variants) the one with as many registers
     as the launch had; None if that does not leave exactly one.
     """
-    named = [facts for facts in static if facts.name == kernel_name(printed)]
-    if len(named) > 1 and registers is not None:
-        named = [facts for facts in named if facts.registers == registers]
-    return named[0] if len(named) == 1 else None
+    candidates = [facts for facts in static if facts.name == kernel_name(printed)]
+    if len(candidates) > 1 and registers is not None:
+        candidates = [facts for facts in candidates if facts.registers == registers]
+    return candidates[0] if len(candidates) == 1 else None

@@ -31,8 +31,8 @@ def load(spec: Spec, folder: Path) -> Callable[[], Any]:
     )
     inputs = problem.inputs(spec.seed)
     tensors = {parameter.name: tensor for parameter, tensor in problem.tensors()}
-    described = problem.described()
-    command = described.kernel(
+    description = problem.describe()
+    command = description.kernel(
         [problem.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=spec.kernel_source,
         form=spec.form,

@@ -14,7 +14,7 @@ class Capture:
 
     Parameters
     ----------
-    reading
+    reader
         Descriptor of the pipe's reading end; closed at the end of file.
     limit
         Bytes after which `exceeded` is called, once; what comes later is read and dropped.
@@ -22,8 +22,8 @@ class Capture:
         Called from the reading thread; must not wait for it.
     """
 
-    def __init__(self, reading: int, limit: int, exceeded: Callable[[], None]) -> None:
-        self._reading, self._limit, self._exceeded = reading, limit, exceeded
+    def __init__(self, reader: int, limit: int, exceeded: Callable[[], None]) -> None:
+        self._reader, self._limit, self._exceeded = reader, limit, exceeded
         self._head, self._tail, self._total = bytearray(), bytearray(), 0
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._read, name="sandbox output", daemon=True)
@@ -31,7 +31,7 @@ class Capture:
 
     def _read(self) -> None:
         warned = False
-        with os.fdopen(self._reading, "rb", buffering=0) as pipe:
+        with os.fdopen(self._reader, "rb", buffering=0) as pipe:
             while chunk := pipe.read(_CHUNK):
                 with self._lock:
                     self._keep(chunk)

@@ -24,7 +24,7 @@ from judge.sandbox.policy import Policy
 
 
 @dataclass
-class Ground:
+class SetupState:
     """What the supervisor settled before it forked the process that is to be sandboxed."""
 
     policy: Policy
@@ -43,47 +43,47 @@ class Ground:
     layers: list[Layer] = field(default_factory=list)
 
 
-def ground(policy: Policy) -> Ground:
+def prepare(policy: Policy) -> SetupState:
     """Settle user and namespaces, in the supervisor.
 
     Root takes on a user id of the sandbox's own if Python can still be read under it; without
     CAP_SYS_ADMIN (containers) at once, else after the mounts. Anybody else, and a root that could
     not, enters a user namespace.
     """
-    here = Ground(policy)
+    state = SetupState(policy)
     root = os.geteuid() == 0
-    here.admin = root and privileges.has_capability(privileges.CAP_SYS_ADMIN)
-    may_mount = here.admin and LayerName.MOUNTS not in policy.without
+    state.admin = root and privileges.has_capability(privileges.CAP_SYS_ADMIN)
+    may_mount = state.admin and LayerName.MOUNTS not in policy.without
     if root and LayerName.USER not in policy.without:
         if privileges.others_can_read(_needed(policy), parents=not may_mount):
-            here.change_user = privileges.USER_BASE + os.getpid()
+            state.change_user = privileges.USER_BASE + os.getpid()
         else:
-            here.why = "only root can read this Python or checkout"
-    if not here.admin:
-        if here.change_user is not None:
-            _own(policy, here.change_user)
-            privileges.become(here.change_user, _device_groups(policy))
-            here.change_user, here.changed_user = None, True
-        _enter_user_namespace(here)
+            state.why = "only root can read this Python or checkout"
+    if not state.admin:
+        if state.change_user is not None:
+            _own_scratch(policy, state.change_user)
+            privileges.become(state.change_user, _device_groups(policy))
+            state.change_user, state.changed_user = None, True
+        _enter_user_namespace(state)
     # Without this layer the supervisor kills all descendants.
-    layer = _layer(here, LayerName.PROCESSES, namespaces.processes, needs_admin=True)
-    here.layers.append(layer)
-    here.process_namespace = layer.active
-    return here
+    layer = _layer(state, LayerName.PROCESSES, namespaces.processes, needs_admin=True)
+    state.layers.append(layer)
+    state.process_namespace = layer.active
+    return state
 
 
-def _enter_user_namespace(here: Ground) -> None:
-    if LayerName.USER in here.policy.without:
-        here.why = "user namespace left out"
+def _enter_user_namespace(state: SetupState) -> None:
+    if LayerName.USER in state.policy.without:
+        state.why = "user namespace left out"
         return
     uid = os.geteuid()
     try:
         namespaces.user()
     except OSError as error:
-        here.why = str(error)
+        state.why = str(error)
     else:
-        here.admin = here.user_namespace = True
-        here.root_underneath = uid == 0
+        state.admin = state.user_namespace = True
+        state.root_underneath = uid == 0
 
 
 def _needed(policy: Policy) -> list[Path]:
@@ -94,10 +94,10 @@ def _needed(policy: Policy) -> list[Path]:
     return [*prefixes, library.parent, library, package.parent, package, *policy.read]
 
 
-def _own(policy: Policy, uid: int) -> None:
+def _own_scratch(policy: Policy, uid: int) -> None:
     """Give the scratch folder to `uid`; it is new and nobody else writes there."""
-    for folder, below, files in os.walk(policy.scratch):
-        for name in (*below, *files):
+    for folder, subfolders, files in os.walk(policy.scratch):
+        for name in (*subfolders, *files):
             os.chown(Path(folder, name), uid, uid, follow_symlinks=False)
         os.chown(folder, uid, uid)
 
@@ -109,46 +109,46 @@ def _device_groups(policy: Policy) -> list[int]:
 
 
 def _layer(
-    here: Ground, name: LayerName, make: Callable[[], str], *, needs_admin: bool = False
+    state: SetupState, name: LayerName, make: Callable[[], str], *, needs_admin: bool = False
 ) -> Layer:
     """Call `make`, which returns what the layer covers, unless the policy leaves the layer out."""
-    if name in here.policy.without:
+    if name in state.policy.without:
         return Layer(name=name, active=False, detail="left out by the policy")
-    if needs_admin and not here.admin:
-        return Layer(name=name, active=False, detail=here.why or "not permitted")
+    if needs_admin and not state.admin:
+        return Layer(name=name, active=False, detail=state.why or "not permitted")
     try:
         return Layer(name=name, active=True, detail=make())
     except OSError as error:
         return Layer(name=name, active=False, detail=str(error))
 
 
-def enter(here: Ground) -> list[Layer]:
+def enter(state: SetupState) -> list[Layer]:
     """Sandbox the calling process, which has one thread. Returns every layer's report.
 
     After it the process has the scratch folder as working folder, and the scrubbed environment.
     """
-    policy = here.policy
+    policy = state.policy
     os.umask(0o022)  # folders on the way to what is mounted must be open to the other user id
     read = paths.readable(policy.read)
     device_files = paths.devices(gpu=policy.gpu)
-    layers = list(here.layers)
+    layers = list(state.layers)
 
     def add(name: LayerName, make: Callable[[], str], *, needs_admin: bool = False) -> bool:
-        layers.append(_layer(here, name, make, needs_admin=needs_admin))
+        layers.append(_layer(state, name, make, needs_admin=needs_admin))
         return layers[-1].active
 
     def isolated_mounts() -> str:
-        own = here.process_namespace
+        own = state.process_namespace
         return mounts.isolate(policy, read=read, devices=device_files, own_processes=own)
 
     def network() -> str:
         return namespaces.network(loopback=policy.loopback)
 
-    own_network = add(LayerName.NETWORK, network, needs_admin=True)
+    private_network = add(LayerName.NETWORK, network, needs_admin=True)
     mounted = add(LayerName.MOUNTS, isolated_mounts, needs_admin=True)
-    layers.append(_change_user(here, mounted=mounted))
-    alone = layers[-1].active and not here.root_underneath
-    add(LayerName.LIMITS, lambda: limits.restrict(policy, count_threads=alone))
+    layers.append(_change_user(state, mounted=mounted))
+    limit_threads = layers[-1].active and not state.root_underneath
+    add(LayerName.LIMITS, lambda: limits.restrict(policy, count_threads=limit_threads))
     layers.append(privileges.drop())
     # Without it the process could not open its own /proc files.
     linux.prctl(linux.PR_SET_DUMPABLE, 1)
@@ -157,22 +157,22 @@ def enter(here: Ground) -> list[Layer]:
         Layer(name=LayerName.ENVIRONMENT, active=True, detail=f"{len(os.environ)} variables")
     )
     # With sockets that connect, other processes' socket files must be out of sight, too.
-    loopback = policy.loopback and own_network and mounted
+    loopback = policy.loopback and private_network and mounted
     rules = [(path, landlock.READ) for path in read]
     rules += [(Path("/proc"), landlock.READ)]
     if policy.gpu:
-        rules += [(_own_files(here, mounted=mounted), landlock.WRITE_FILE | landlock.TRUNCATE)]
+        rules += [(_own_files(state, mounted=mounted), landlock.WRITE_FILE | landlock.TRUNCATE)]
     rules += [(path, landlock.DEVICE) for path in device_files]
     rules += [(policy.scratch, landlock.WRITE)]
     if mounted:
         rules += [(mounts.SHARED_MEMORY, landlock.WRITE)]
     add(LayerName.LANDLOCK, lambda: landlock.restrict(rules, network=loopback))
     add(LayerName.SECCOMP, lambda: seccomp.restrict(loopback=loopback, gpu=policy.gpu))
-    layers.append(_signals(here, layers))
+    layers.append(_signals(state, layers))
     return layers
 
 
-def _own_files(here: Ground, *, mounted: bool) -> Path:
+def _own_files(state: SetupState, *, mounted: bool) -> Path:
     """Return the part of /proc that may be written.
 
     CUDA names its threads through /proc/self/task/*/comm and does not start where it cannot. All
@@ -181,7 +181,7 @@ def _own_files(here: Ground, *, mounted: bool) -> Path:
     processes and, for root, the machine's settings; then it is this one process's folder, and a
     program that this process starts cannot start CUDA.
     """
-    if here.changed_user or (mounted and here.process_namespace):
+    if state.changed_user or (mounted and state.process_namespace):
         return Path("/proc")
     own = Path("/proc") / Path("/proc/self").readlink()
     # Landlock knows the folder by its inode, which lasts as long as something holds it.
@@ -189,57 +189,57 @@ def _own_files(here: Ground, *, mounted: bool) -> Path:
     return own
 
 
-def _signals(here: Ground, layers: list[Layer]) -> Layer:
+def _signals(state: SetupState, layers: list[Layer]) -> Layer:
     """Say whether signals can leave the sandbox, which no layer stops by itself alone."""
-    found = active(layers)
-    by = []
-    if here.process_namespace:
-        by.append("process namespace")
-    if LayerName.LANDLOCK in found and landlock.abi() >= landlock.SIGNALS_ABI:
-        by.append("Landlock")
+    active_names = active(layers)
+    means = []
+    if state.process_namespace:
+        means.append("process namespace")
+    if LayerName.LANDLOCK in active_names and landlock.abi() >= landlock.SIGNALS_ABI:
+        means.append("Landlock")
     # A user namespace alone leaves the id, which is what the kernel goes by, the judge's.
-    if LayerName.USER in found and (here.changed_user or not here.user_namespace):
-        by.append("user id")
-    detail = f"held back by {', '.join(by)}" if by else "processes of the same user get them"
-    return Layer(name=LayerName.SIGNALS, active=bool(by), detail=detail)
+    if LayerName.USER in active_names and (state.changed_user or not state.user_namespace):
+        means.append("user id")
+    detail = f"held back by {', '.join(means)}" if means else "processes of the same user get them"
+    return Layer(name=LayerName.SIGNALS, active=bool(means), detail=detail)
 
 
-def _change_user(here: Ground, *, mounted: bool) -> Layer:
+def _change_user(state: SetupState, *, mounted: bool) -> Layer:
     """Lock privileges away and take on the user id that the supervisor chose."""
-    policy = here.policy
+    policy = state.policy
     privileges.lock()
-    wanted = here.change_user
-    if wanted is not None and not privileges.others_can_read(_needed(policy), parents=not mounted):
-        here.why = "only root can reach this Python or checkout, and the mount namespace failed"
-        wanted = None
-    if wanted is not None:
-        _own(policy, wanted)
-        uid = privileges.become(wanted, _device_groups(policy))
-        here.changed_user = True
-        own = uid == wanted
+    new_uid = state.change_user
+    if new_uid is not None and not privileges.others_can_read(_needed(policy), parents=not mounted):
+        state.why = "only root can reach this Python or checkout, and the mount namespace failed"
+        new_uid = None
+    if new_uid is not None:
+        _own_scratch(policy, new_uid)
+        uid = privileges.become(new_uid, _device_groups(policy))
+        state.changed_user = True
+        exact = uid == new_uid
         return Layer(
-            name=LayerName.USER, active=True, detail=f"uid {uid}{'' if own else ', shared'}"
+            name=LayerName.USER, active=True, detail=f"uid {uid}{'' if exact else ', shared'}"
         )
     uid = os.getuid()
-    if here.changed_user or here.user_namespace:
-        where = ", in a user namespace" if here.user_namespace else ""
+    if state.changed_user or state.user_namespace:
+        where = ", in a user namespace" if state.user_namespace else ""
         return Layer(name=LayerName.USER, active=True, detail=f"uid {uid}{where}")
-    return Layer(name=LayerName.USER, active=False, detail=f"the judge's uid {uid}; {here.why}")
+    return Layer(name=LayerName.USER, active=False, detail=f"the judge's uid {uid}; {state.why}")
 
 
 def _settle(policy: Policy, *, private_shared_memory: bool) -> None:
     os.umask(0o077)
     folders = environment.folders(policy.scratch)
-    kept = environment.scrubbed() | folders
+    variables = environment.allowed_variables() | folders
     if environment.INTERPRET in os.environ:  # set by the zygote's maker, not by the user
-        kept[environment.INTERPRET] = os.environ[environment.INTERPRET]
+        variables[environment.INTERPRET] = os.environ[environment.INTERPRET]
     if not private_shared_memory:
         # Semaphores live in /dev/shm, where the judge's buffers may be: it stays closed, and
         # Inductor must not start the worker processes that would need them.
-        kept["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    kept |= policy.environment
+        variables["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    variables |= policy.environment
     os.environ.clear()
-    os.environ.update(kept)
+    os.environ.update(variables)
     for name in environment.FOLDERS:
         Path(folders[name]).mkdir(parents=True, exist_ok=True)
     root = policy.scratch / ".root"

@@ -24,17 +24,17 @@ FOLDERS = {
 }
 
 
-def scrubbed() -> dict[str, str]:
+def allowed_variables() -> dict[str, str]:
     """Return the allowed part of the process's own variables."""
-    kept = {name: value for name, value in os.environ.items() if name in ALLOWED}
-    kept.setdefault("PATH", DEFAULT_PATH)
+    variables = {name: value for name, value in os.environ.items() if name in ALLOWED}
+    variables.setdefault("PATH", DEFAULT_PATH)
     # Nothing outside of the scratch folder can be written, so do not try to leave bytecode there.
-    kept["PYTHONDONTWRITEBYTECODE"] = "1"
-    return kept
+    variables["PYTHONDONTWRITEBYTECODE"] = "1"
+    return variables
 
 
 def folders(scratch: Path) -> dict[str, str]:
     """Return the variables that lead programs to folders inside `scratch`, see `FOLDERS`."""
-    named = {name: str(scratch / inside) for name, inside in FOLDERS.items()}
+    variables = {name: str(scratch / subfolder) for name, subfolder in FOLDERS.items()}
     # The user id need not be in /etc/passwd; Inductor and others ask for a name.
-    return named | {"USER": "sandbox", "LOGNAME": "sandbox"}
+    return variables | {"USER": "sandbox", "LOGNAME": "sandbox"}

@@ -61,34 +61,34 @@ class Zygote(AbstractContextManager["Zygote"]):
         self._answered = threading.Condition()
         self._requests = 0
         self._lost = False
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        variables = environment.scrubbed() | {"PYTHONPATH": _import_path()}
+        self._socket, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        variables = environment.allowed_variables() | {"PYTHONPATH": _import_path()}
         if interpret:
             variables[environment.INTERPRET] = "1"
             # Tensors are small, and threads that spin after each operator take the other
             # worker's core.
             variables["OMP_WAIT_POLICY"] = "PASSIVE"
-        command = [sys.executable, "-m", "judge.sandbox.zygote", "--socket", str(theirs.fileno())]
+        command = [sys.executable, "-m", "judge.sandbox.zygote", "--socket", str(child.fileno())]
         command += ["--torch"] if torch else []
-        with theirs, tempfile.TemporaryFile() as errors:
+        with child, tempfile.TemporaryFile() as errors:
             self._process = subprocess.Popen(
                 command,
                 cwd="/",
                 env=variables,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
             )
-            theirs.close()
+            child.close()
             if not readable(self._socket, _START_SECONDS) or not self._socket.recv(_PACKET_BYTES):
                 self._process.kill()
                 self._process.wait()
                 self._socket.close()
                 errors.seek(0)
                 lines = errors.read().decode(errors="replace").strip().splitlines()
-                said = lines[-1] if lines else "it took too long"
-                raise SandboxError(f"the process that candidates fork from did not start: {said}")
+                reason = lines[-1] if lines else "it took too long"
+                raise SandboxError(f"the process that candidates fork from did not start: {reason}")
         self._watch = Watch()
         self._events = threading.Thread(target=self._listen, name="zygote events", daemon=True)
         self._events.start()
@@ -117,27 +117,27 @@ class Zygote(AbstractContextManager["Zygote"]):
             if not path.is_absolute() or not path.exists():
                 raise SandboxError(f"{path} must be an absolute path that exists")
         until = time.monotonic() + _SPAWN_SECONDS
-        channel, theirs = socket.socketpair()
-        reading, output = os.pipe()
-        report, told = os.pipe()
+        channel, child = socket.socketpair()
+        output_reader, output = os.pipe()
+        report, report_writer = os.pipe()
         try:
-            pid = self._ask(entry, policy, [theirs.fileno(), output, told])
+            pid = self._ask(entry, policy, [child.fileno(), output, report_writer])
         except BaseException:
-            for handle in (reading, report):
+            for handle in (output_reader, report):
                 os.close(handle)
             channel.close()
             raise
         finally:
-            theirs.close()
+            child.close()
             os.close(output)
-            os.close(told)
-        process = Sandboxed(self.signal, pid, policy, channel, reading)
+            os.close(report_writer)
+        process = Sandboxed(self.signal, pid, policy, channel, output_reader)
         with self._lock:
             self._running[pid] = process
             early = self._early.pop(pid, None)
             lost = self._lost
         if early is not None:
-            self._ended(early)
+            self._handle_exit(early)
         if lost:
             process.lose()
         try:
@@ -179,8 +179,8 @@ class Zygote(AbstractContextManager["Zygote"]):
         with self._answered:
             self._requests += 1
             number = self._requests
-        wanted = policy.model_dump(mode="json")
-        request = {"do": "spawn", "id": number, "entry": entry, "policy": wanted}
+        policy_json = policy.model_dump(mode="json")
+        request = {"do": "spawn", "id": number, "entry": entry, "policy": policy_json}
         try:
             self._send(request, handles)
         except OSError as error:
@@ -199,8 +199,8 @@ class Zygote(AbstractContextManager["Zygote"]):
         text = b""
         with os.fdopen(report, "rb", buffering=0) as pipe:
             while True:
-                left = until - time.monotonic()
-                if left <= 0 or not readable(pipe, left):
+                remaining = until - time.monotonic()
+                if remaining <= 0 or not readable(pipe, remaining):
                     raise SandboxError("a sandbox took too long to set up")
                 chunk = pipe.read(_PACKET_BYTES)
                 if not chunk:
@@ -227,7 +227,7 @@ class Zygote(AbstractContextManager["Zygote"]):
                 break
             event = json.loads(packet)
             if event["event"] == "exit":
-                self._ended(event)
+                self._handle_exit(event)
             else:
                 with self._answered:
                     self._answers[event["id"]] = event
@@ -242,7 +242,7 @@ class Zygote(AbstractContextManager["Zygote"]):
             self._watch.remove(process)
             process.lose()
 
-    def _ended(self, event: dict[str, Any]) -> None:
+    def _handle_exit(self, event: dict[str, Any]) -> None:
         with self._lock:
             process = self._running.pop(event["pid"], None)
             if process is None:
@@ -258,16 +258,16 @@ class Zygote(AbstractContextManager["Zygote"]):
 def _import_path() -> str:
     """Return the folders from which the zygote imports what the judge does."""
     checkout = str(Path(judge.__file__).parent.parent)
-    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    return os.pathsep.join([checkout, *(str(Path(entry).resolve()) for entry in given)])
+    inherited = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return os.pathsep.join([checkout, *(str(Path(entry).resolve()) for entry in inherited)])
 
 
 def readable(what: Any, seconds: float) -> bool:
     """Whether there is something to read, or an end, within so many seconds. `select.select` takes
     no descriptor above 1,023, and a server has many."""
-    waiting = select.poll()
-    waiting.register(what, select.POLLIN)
-    return bool(waiting.poll(max(0.0, seconds) * 1000))
+    poller = select.poll()
+    poller.register(what, select.POLLIN)
+    return bool(poller.poll(max(0.0, seconds) * 1000))
 
 
 def session_folder() -> Path:

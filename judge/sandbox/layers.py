@@ -47,19 +47,19 @@ def missing(layers: Iterable[Layer]) -> list[str]:
     The file system, the network, privileges and other processes must each be isolated by at least
     one active layer.
     """
-    found, names = active(layers), LayerName
+    present, names = active(layers), LayerName
     lacking = {
-        "file system (Landlock or a mount namespace)": not found & {names.LANDLOCK, names.MOUNTS},
-        "network (seccomp or a network namespace)": not found & {names.SECCOMP, names.NETWORK},
+        "file system (Landlock or a mount namespace)": not present & {names.LANDLOCK, names.MOUNTS},
+        "network (seccomp or a network namespace)": not present & {names.SECCOMP, names.NETWORK},
         # Without seccomp a new user namespace would hand capabilities back, over itself at least.
         "privileges (no capabilities, and seccomp against new ones)": (
-            {names.PRIVILEGES, names.SECCOMP} - found
+            {names.PRIVILEGES, names.SECCOMP} - present
         ),
         "memory of other processes (Landlock, a process namespace or another user)": (
-            not found & {names.LANDLOCK, names.PROCESSES, names.USER}
+            not present & {names.LANDLOCK, names.PROCESSES, names.USER}
         ),
         "signals to other processes (Landlock ABI 6, a process namespace or another user id)": (
-            names.SIGNALS not in found
+            names.SIGNALS not in present
         ),
     }
     return [name for name, lacks in lacking.items() if lacks]

@@ -63,8 +63,8 @@ def syscall(call: int, *arguments: object, what: str) -> int:
 
 def prctl(option: int, *arguments: object, what: str = "prctl") -> int:
     """Call prctl(2) with unused arguments zero, as the kernel demands."""
-    filled = [_argument(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
-    return _check(_libc.prctl(ctypes.c_int(option), *filled), what)
+    padded = [_argument(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
+    return _check(_libc.prctl(ctypes.c_int(option), *padded), what)
 
 
 def unshare(flags: int, what: str) -> None:

@@ -59,21 +59,21 @@ class _Tree:
 
     def _links(self, path: Path) -> None:
         """Recreate the symbolic links on the way to `path`."""
-        done, left = Path("/"), list(path.parts[1:])
+        resolved, remaining = Path("/"), list(path.parts[1:])
         for _ in range(200):  # the kernel itself follows at most 40 links
-            if not left:
+            if not remaining:
                 return
-            step = done / left.pop(0)
+            step = resolved / remaining.pop(0)
             if step.is_symlink():
-                aim = step.readlink()
+                destination = step.readlink()
                 link = self.inside(step)
                 link.parent.mkdir(parents=True, exist_ok=True)
                 if not os.path.lexists(link):
-                    link.symlink_to(aim)
-                whole = Path(os.path.normpath(step.parent / aim))
-                done, left = Path("/"), [*whole.parts[1:], *left]
+                    link.symlink_to(destination)
+                absolute = Path(os.path.normpath(step.parent / destination))
+                resolved, remaining = Path("/"), [*absolute.parts[1:], *remaining]
             else:
-                done = step
+                resolved = step
 
     def memory(self, path: Path, size: int, mode: str = "1777") -> None:
         """Put an empty file system of at most `size` bytes at `path`."""
@@ -88,15 +88,15 @@ class _Tree:
         """Mount /proc: of the own process namespace where that works, else the machine's."""
         target = self.inside(Path("/proc"))
         target.mkdir(parents=True, exist_ok=True)
-        said = "/proc is the machine's"
+        description = "/proc is the machine's"
         if own:
             flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
             try:
                 linux.mount("proc", str(target), "proc", flags)
             except OSError as error:
-                own, said = False, f"{said} ({error})"
+                own, description = False, f"{description} ({error})"
             else:
-                said = "own /proc"
+                description = "own /proc"
         if not own:
             self.bind(Path("/proc"), writable=True)
         # To the kernel a process can still be root, without capabilities, and would then own
@@ -108,7 +108,7 @@ class _Tree:
                 if path.exists():
                     linux.mount(str(path), str(path), None, linux.MS_BIND | linux.MS_REC)
                     _read_only(path)
-        return said
+        return description
 
 
 def _read_only(target: Path) -> None:
@@ -126,12 +126,12 @@ def _read_only(target: Path) -> None:
         )
     except OSError:
         # Flags that the mount already has may not be cleared, so they are given again.
-        present = os.statvfs(target).f_flag
-        times = {1024: 1 << 10, 2048: 1 << 11, 4096: 1 << 21}  # ST_NOATIME.. -> MS_NOATIME..
+        current = os.statvfs(target).f_flag
+        access_time = {1024: 1 << 10, 2048: 1 << 11, 4096: 1 << 21}  # ST_NOATIME.. -> MS_NOATIME..
         flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID
-        flags |= present & 15
-        for has, flag in times.items():
-            flags |= flag if present & has else 0
+        flags |= current & 15
+        for has, flag in access_time.items():
+            flags |= flag if current & has else 0
         linux.mount(str(target), str(target), None, flags)
 
 
@@ -160,8 +160,8 @@ def isolate(
             tree.bind(path)
         for path in devices:
             tree.bind(path, writable=True)
-        for name, aim in LINKS.items():
-            (tree.inside(Path("/dev")) / name).symlink_to(aim)
+        for name, destination in LINKS.items():
+            (tree.inside(Path("/dev")) / name).symlink_to(destination)
         tree.memory(SHARED_MEMORY, policy.memory_bytes // SHARED_MEMORY_FRACTION)
         if policy.private_scratch:
             tree.memory(policy.scratch, policy.scratch_bytes, mode="700")

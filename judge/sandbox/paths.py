@@ -32,54 +32,54 @@ def of_machine() -> list[Path]:
     return _outermost([*map(Path, SYSTEM), *_python(), *_toolchains()])
 
 
-def _outermost(found: Iterable[Path]) -> list[Path]:
-    kept: list[Path] = []
-    for path in sorted({path for path in found if path.exists()}):
-        if not any(path.is_relative_to(other) for other in kept):
-            kept.append(path)
-    return kept
+def _outermost(paths: Iterable[Path]) -> list[Path]:
+    outermost: list[Path] = []
+    for path in sorted({path for path in paths if path.exists()}):
+        if not any(path.is_relative_to(other) for other in outermost):
+            outermost.append(path)
+    return outermost
 
 
 def devices(*, gpu: bool) -> list[Path]:
     """Return the device files that may be opened for reading and writing."""
-    found = [Path(name) for name in DEVICES]
+    paths = [Path(name) for name in DEVICES]
     if gpu:
-        found += sorted(Path("/dev").glob("nvidia*"))
-    return [path for path in found if path.exists()]
+        paths += sorted(Path("/dev").glob("nvidia*"))
+    return [path for path in paths if path.exists()]
 
 
 def _python() -> list[Path]:
-    found = [Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)]
-    found += map(Path, site.getsitepackages())
+    paths = [Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)]
+    paths += map(Path, site.getsitepackages())
     for entry in map(Path, sys.path):
         # A folder of installed packages, not a checkout that happens to be importable.
         if entry.is_absolute() and any(entry.glob("*.dist-info")):
-            found.append(entry)
+            paths.append(entry)
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         if spec and spec.origin:
-            found.append(Path(spec.origin).parent)
-    return found
+            paths.append(Path(spec.origin).parent)
+    return paths
 
 
 def _toolchains() -> list[Path]:
-    found = []
-    chosen = (os.environ.get(variable, "") for variable in ("CC", "CXX", "CUDAHOSTCXX"))
-    for name in (*COMPILERS, *chosen):
+    paths = []
+    configured = (os.environ.get(variable, "") for variable in ("CC", "CXX", "CUDAHOSTCXX"))
+    for name in (*COMPILERS, *configured):
         command = shutil.which(name)
         if command:
             program = Path(command).resolve()
-            found += [program, Path(command)]
+            paths += [program, Path(command)]
             if program.parent.name == "bin" and program.parent.parent != Path("/"):
-                found.append(program.parent.parent)
+                paths.append(program.parent.parent)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
-            found.append(Path(os.environ[variable]).resolve())
+            paths.append(Path(os.environ[variable]).resolve())
     for entry in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
         if entry.startswith("/") and any(Path(entry).glob("*.so*")):
-            found.append(Path(entry).resolve())
+            paths.append(Path(entry).resolve())
     try:
         home = Path.home()
     except RuntimeError:  # a user id that nobody has
-        return found
-    return [path for path in found if not home.is_relative_to(path)]
+        return paths
+    return [path for path in paths if not home.is_relative_to(path)]

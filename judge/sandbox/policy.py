@@ -43,4 +43,4 @@ class Policy(BaseModel):
     without: frozenset[LayerName] = frozenset()
     """Layers left out, to find which one a driver or tool cannot live with; reported inactive."""
     environment: dict[str, str] = Field(default_factory=dict)
-    """Variables set in addition to the allow-list of `environment.scrubbed`."""
+    """Variables set in addition to the allow-list of `environment.allowed_variables`."""

@@ -41,8 +41,8 @@ def others_can_read(paths: Iterable[Path], *, parents: bool) -> bool:
         steps = [path, *path.parents] if parents else [path]
         for step in steps:
             mode = step.stat().st_mode
-            wanted = 0o5 if step.is_dir() and step == path else 0o1 if step.is_dir() else 0o4
-            if mode & wanted != wanted:
+            required = 0o5 if step.is_dir() and step == path else 0o1 if step.is_dir() else 0o4
+            if mode & required != required:
                 return False
     return True
 
@@ -77,19 +77,19 @@ def drop() -> Layer:
     with suppress(OSError):
         linux.prctl(linux.PR_CAP_AMBIENT, linux.PR_CAP_AMBIENT_CLEAR_ALL)
     # Of this process (0), no effective, permitted and inheritable ones: twice 32 bits of each.
-    header, nothing = struct.pack("=Ii", _CAP_VERSION_3, 0), struct.pack("=6I", *[0] * 6)
+    header, no_capabilities = struct.pack("=Ii", _CAP_VERSION_3, 0), struct.pack("=6I", *[0] * 6)
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.capset(header, nothing) != 0:
+    if libc.capset(header, no_capabilities) != 0:
         error = os.strerror(ctypes.get_errno())
         return Layer(name=LayerName.PRIVILEGES, active=False, detail=f"capset: {error}")
     try:
         linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1, what="no_new_privs")
     except OSError as error:
         return Layer(name=LayerName.PRIVILEGES, active=False, detail=str(error))
-    kept = [
+    remaining = [
         name for name in ("CapEff", "CapPrm", "CapInh", "CapAmb") if int(status(name) or "0", 16)
     ]
-    if kept or linux.prctl(linux.PR_GET_NO_NEW_PRIVS) != 1:
-        detail = f"still there: {', '.join(kept) or 'a way to new privileges'}"
+    if remaining or linux.prctl(linux.PR_GET_NO_NEW_PRIVS) != 1:
+        detail = f"still there: {', '.join(remaining) or 'a way to new privileges'}"
         return Layer(name=LayerName.PRIVILEGES, active=False, detail=detail)
     return Layer(name=LayerName.PRIVILEGES, active=True, detail="no capabilities, no_new_privs")

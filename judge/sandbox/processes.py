@@ -25,12 +25,12 @@ def parent(pid: int) -> int:
     return _stat(pid, 1)
 
 
-def started(pid: int) -> int:
+def start_time(pid: int) -> int:
     """Return when `pid` started, in clock ticks since boot: with `pid` it names one process."""
     return _stat(pid, 19)
 
 
-def stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Whether all threads of `pid` are stopped by a signal; also when it is gone."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
@@ -41,16 +41,16 @@ def stopped(pid: int) -> bool:
 
 
 def _scanned_children() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    by_parent: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 (called often: no Path objects)
         if name.isdigit():
-            found.setdefault(parent(int(name)), []).append(int(name))
-    return found
+            by_parent.setdefault(parent(int(name)), []).append(int(name))
+    return by_parent
 
 
 def children(pid: int) -> list[int] | None:
     """Return the direct children of `pid`; None where the kernel does not list them."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
     except OSError:
@@ -64,26 +64,26 @@ def children(pid: int) -> list[int] | None:
             continue
         except OSError:
             continue
-        found += map(int, text.split())
-    return found
+        pids += map(int, text.split())
+    return pids
 
 
 def descendants(pid: int) -> list[int]:
     """Return what descends from `pid`, parents before children, without `pid` itself."""
     scanned: dict[int, list[int]] | None = None
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        now = waiting.pop()
-        below = children(now) if scanned is None else scanned.get(now, [])
+    pids: list[int] = []
+    pending = [pid]
+    while pending:
+        current = pending.pop()
+        below = children(current) if scanned is None else scanned.get(current, [])
         if below is None:
             scanned = _scanned_children()
-            below = scanned.get(now, [])
+            below = scanned.get(current, [])
         # A number can be reused while the tree is walked.
-        new = [child for child in below if child not in found and child != pid]
-        found += new
-        waiting += new
-    return found
+        fresh = [child for child in below if child not in pids and child != pid]
+        pids += fresh
+        pending += fresh
+    return pids
 
 
 def memory(pids: list[int], *, unmapped: bool) -> int:
@@ -112,7 +112,7 @@ def machine_memory(name: str) -> int:
 
 def _shared_objects(pids: list[int]) -> dict[tuple[int, int], int]:
     """Bytes that each piece of shared memory holds, by device and inode."""
-    found: dict[tuple[int, int], int] = {}
+    sizes: dict[tuple[int, int], int] = {}
     for pid in pids:
         for folder in (f"/proc/{pid}/fd", f"/proc/{pid}/map_files"):
             try:
@@ -123,8 +123,8 @@ def _shared_objects(pids: list[int]) -> dict[tuple[int, int], int]:
                 with suppress(OSError):
                     if os.readlink(f"{folder}/{name}").startswith(_SHARED):  # noqa: PTH115
                         state = os.stat(f"{folder}/{name}")  # noqa: PTH116
-                        found[state.st_dev, state.st_ino] = state.st_blocks * _BLOCK
-    return found
+                        sizes[state.st_dev, state.st_ino] = state.st_blocks * _BLOCK
+    return sizes
 
 
 def _amount(text: str, name: str) -> int:

@@ -15,42 +15,42 @@ def remove(folder: Path) -> None:
     """
     top = os.fspath(folder)
     numbers = itertools.count()
-    waiting: list[str] = []
-    _empty(top, top, numbers, waiting)
-    while waiting:
-        path = waiting.pop()
-        _empty(path, top, numbers, waiting)
+    pending: list[str] = []
+    _empty(top, top, numbers, pending)
+    while pending:
+        path = pending.pop()
+        _empty(path, top, numbers, pending)
         with suppress(OSError):
             os.rmdir(path)  # noqa: PTH106
     with suppress(OSError):
         os.rmdir(top)  # noqa: PTH106
 
 
-def _empty(path: str, top: str, numbers: "itertools.count[int]", waiting: list[str]) -> None:
+def _empty(path: str, top: str, numbers: "itertools.count[int]", pending: list[str]) -> None:
     """Delete the files in `path`; move its folders to new names in `top`, and note these."""
     with suppress(OSError):
         os.chmod(path, 0o700)  # noqa: PTH101 (a real folder: it was looked at without following)
     try:
         with os.scandir(path) as entries:
-            found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            children = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
     except OSError:
         return
-    for inside, is_folder in found:
+    for child, is_folder in children:
         if not is_folder:
             with suppress(OSError):
-                os.unlink(inside)  # noqa: PTH108
+                os.unlink(child)  # noqa: PTH108
             continue
-        moved = _free(top, numbers)
+        new_path = _unused_name(top, numbers)
         with suppress(OSError):
-            os.chmod(inside, 0o700)  # noqa: PTH101
+            os.chmod(child, 0o700)  # noqa: PTH101
         try:
-            os.rename(inside, moved)  # noqa: PTH104
+            os.rename(child, new_path)  # noqa: PTH104
         except OSError:
-            moved = inside
-        waiting.append(moved)
+            new_path = child
+        pending.append(new_path)
 
 
-def _free(top: str, numbers: "itertools.count[int]") -> str:
+def _unused_name(top: str, numbers: "itertools.count[int]") -> str:
     """A name in `top` that nothing has; the code may have made such names itself."""
     while True:
         name = os.path.join(top, f".removing-{next(numbers)}")  # noqa: PTH118

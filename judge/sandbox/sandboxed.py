@@ -68,7 +68,7 @@ class Sandboxed(AbstractContextManager["Sandboxed"]):
         Stream socket to the process, the entry function's first argument. End of file: it ended.
     layers
         What is active around it.
-    seen
+    last_descendants
         The descendants that the watch found last, and when each started.
     exit
         How it ended; None while it runs.
@@ -86,7 +86,7 @@ class Sandboxed(AbstractContextManager["Sandboxed"]):
         self.policy = policy
         self.channel = channel
         self.layers: list[Layer] = []
-        self.seen: list[tuple[int, int]] = []
+        self.last_descendants: list[tuple[int, int]] = []
         self._paused: list[int] = []
         self._send_signal = send_signal  # to a supervisor; its parent, the zygote, does so
         self._ended = threading.Event()
@@ -120,7 +120,7 @@ class Sandboxed(AbstractContextManager["Sandboxed"]):
         What it queued on a GPU goes on; nothing else is queued. False where that is not
         permitted, or a process does not stop (it is inside a device driver).
         """
-        until = time.monotonic() + PAUSE_SECONDS
+        deadline = time.monotonic() + PAUSE_SECONDS
         self._paused = []
         while new := [
             pid
@@ -135,8 +135,8 @@ class Sandboxed(AbstractContextManager["Sandboxed"]):
                 self.resume()
                 return False
             self._paused += new
-            while not all(processes.stopped(pid) for pid in new):
-                if time.monotonic() > until:
+            while not all(processes.is_stopped(pid) for pid in new):
+                if time.monotonic() > deadline:
                     self.resume()
                     return False
                 time.sleep(0.0002)
@@ -189,8 +189,8 @@ class Sandboxed(AbstractContextManager["Sandboxed"]):
             if self.exit is None:
                 self.exit = Exit(ExitReason.EXITED, code, number, detail)
                 if self._reason is not None:
-                    said = "; ".join(filter(None, (self._reason.detail, detail)))
-                    self.exit = replace(self._reason, code=code, signal=number, detail=said)
+                    details = "; ".join(filter(None, (self._reason.detail, detail)))
+                    self.exit = replace(self._reason, code=code, signal=number, detail=details)
         self._ended.set()
 
     def lose(self) -> None:
@@ -199,8 +199,8 @@ class Sandboxed(AbstractContextManager["Sandboxed"]):
         The supervisor and the sandboxed process died with it; of their descendants, where there
         is no process namespace, those that the watch has seen are killed here.
         """
-        for pid, started in self.seen:
-            if processes.started(pid) == started:
+        for pid, start_time in self.last_descendants:
+            if processes.start_time(pid) == start_time:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         with self._lock:

@@ -226,13 +226,13 @@ def restrict(*, loopback: bool = False, gpu: bool = False) -> str:
     code = program(machine, loopback=loopback, gpu=gpu)
     packed = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
     # A character pointer keeps `packed` alive; the kernel copies it during the call.
-    filled = _Program(len(code), packed)
+    filter_ = _Program(len(code), packed)
     # Without SPEC_ALLOW kernels before 5.16 slow the whole process down (speculative store bypass
     # off), which would be measured as the candidate's.
     install = (linux.number("seccomp"), _SECCOMP_SET_MODE_FILTER)
     try:
-        linux.syscall(*install, _SPEC_ALLOW, ctypes.byref(filled), what="seccomp")
+        linux.syscall(*install, _SPEC_ALLOW, ctypes.byref(filter_), what="seccomp")
     except OSError:
-        linux.syscall(*install, 0, ctypes.byref(filled), what="seccomp")
+        linux.syscall(*install, 0, ctypes.byref(filter_), what="seccomp")
     sockets = "loopback sockets" if loopback else "no sockets but unix pairs"
     return f"{len(REFUSED)} calls refused, {sockets}"

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from judge.sandbox import entries, linux, privileges, processes
-from judge.sandbox.enter import Ground, enter, ground
+from judge.sandbox.enter import SetupState, enter, prepare
 from judge.sandbox.policy import Policy
 
 SET_UP_FAILED = 70  # os.EX_SOFTWARE
@@ -49,48 +49,48 @@ def supervise(entry: str, policy: Policy, channel: int, output: int, report: int
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(SET_UP_FAILED)
-        here = ground(policy)
+        state = prepare(policy)
         # Cleared by a change of user.
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     except Exception as error:
         _fail(report, error)
-    ends = (channel, output, report)
-    if here.process_namespace:
-        status = _below_init(here, entry, *ends)
+    fds = (channel, output, report)
+    if state.process_namespace:
+        status = _below_init(state, entry, *fds)
     else:
         linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
-        child = _fork(lambda: _sandboxed(here, entry, *ends, tied=True))
-        status = _wait(child, ends)
-        _end_descendants(here)
+        child = _fork(lambda: _run_sandboxed(state, entry, *fds, die_with_parent=True))
+        status = _wait(child, fds)
+        _end_descendants(state)
     _end_as(status)
 
 
-def _below_init(here: Ground, entry: str, *ends: int) -> int:
+def _below_init(state: SetupState, entry: str, *fds: int) -> int:
     """Run the sandboxed process below an init; the kernel kills all that is left when it ends."""
-    reading, writing = os.pipe()
+    reader, writer = os.pipe()
 
     def init() -> NoReturn:
-        os.close(reading)
+        os.close(reader)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         poll = select.poll()
-        poll.register(writing, 0)
+        poll.register(writer, 0)
         if poll.poll(0):  # the supervisor died before it could take us with it
             os._exit(SET_UP_FAILED)
-        child = _fork(lambda: _sandboxed(here, entry, *ends, tied=False))
-        for end in ends:
-            os.close(end)
+        child = _fork(lambda: _run_sandboxed(state, entry, *fds, die_with_parent=False))
+        for fd in fds:
+            os.close(fd)
         while True:
             pid, status = os.wait()
             if pid == child:
-                os.write(writing, struct.pack("=i", status))
+                os.write(writer, struct.pack("=i", status))
                 os._exit(0)
 
-    first = _fork(init)
-    os.close(writing)
-    status = _wait(first, ends)
-    told = os.read(reading, 4)
-    return struct.unpack("=i", told)[0] if len(told) == 4 else status
+    init_pid = _fork(init)
+    os.close(writer)
+    status = _wait(init_pid, fds)
+    packet = os.read(reader, 4)
+    return struct.unpack("=i", packet)[0] if len(packet) == 4 else status
 
 
 def _fork(run: Callable[[], NoReturn]) -> int:
@@ -103,12 +103,12 @@ def _fork(run: Callable[[], NoReturn]) -> int:
     return pid
 
 
-def _wait(child: int, ends: tuple[int, ...]) -> int:
+def _wait(child: int, fds: tuple[int, ...]) -> int:
     """Wait for `child`; SIGTERM kills it. Not dumpable: nobody reads or traces a supervisor."""
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    for end in ends:
-        os.close(end)
+    for fd in fds:
+        os.close(fd)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -119,11 +119,11 @@ def _wait(child: int, ends: tuple[int, ...]) -> int:
             return status
 
 
-def _end_descendants(here: Ground) -> None:
+def _end_descendants(state: SetupState) -> None:
     """Kill what is left; orphans come to this process, their subreaper."""
     until = time.monotonic() + GONE_SECONDS
     while time.monotonic() < until:
-        _kill_user(here)
+        _kill_user(state)
         for pid in processes.descendants(os.getpid()):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -135,9 +135,9 @@ def _end_descendants(here: Ground) -> None:
         time.sleep(0.005)
 
 
-def _kill_user(here: Ground) -> None:
+def _kill_user(state: SetupState) -> None:
     """Kill all processes of the sandbox's own user id at once, which no fork can outrun."""
-    uid = here.change_user
+    uid = state.change_user
     if uid is None:
         if os.getuid() >= privileges.USER_BASE:
             with suppress(ProcessLookupError):
@@ -164,8 +164,8 @@ def _end_as(status: int) -> NoReturn:
     os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else SET_UP_FAILED)
 
 
-def _sandboxed(
-    here: Ground, entry: str, channel: int, _output: int, report: int, *, tied: bool
+def _run_sandboxed(
+    state: SetupState, entry: str, channel: int, _output: int, report: int, *, die_with_parent: bool
 ) -> NoReturn:
     """Be the sandboxed process: enter, report, run the entry function."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -173,21 +173,21 @@ def _sandboxed(
     try:
         _close_all_but({channel, report})
         os.setsid()
-        layers = enter(here)
-        if tied:  # after the change of user, which clears it
+        layers = enter(state)
+        if die_with_parent:  # after the change of user, which clears it
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != supervisor:
                 os._exit(SET_UP_FAILED)
-        told = {"layers": [layer.model_dump() for layer in layers]}
+        layer_report = {"layers": [layer.model_dump() for layer in layers]}
         function = entries.load(entry)
-        os.write(report, json.dumps(told).encode())
+        os.write(report, json.dumps(layer_report).encode())
         os.close(report)
     except BaseException as error:
         _fail(report, error)
     code = 1
     try:
-        with socket.socket(fileno=channel) as end:
-            function(end, here.policy)
+        with socket.socket(fileno=channel) as connection:
+            function(connection, state.policy)
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
@@ -207,10 +207,10 @@ def _fail(report: int, error: BaseException) -> NoReturn:
     os._exit(SET_UP_FAILED)
 
 
-def _close_all_but(kept: set[int]) -> None:
+def _close_all_but(keep: set[int]) -> None:
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         number = int(name)
-        if number > 2 and number not in kept:
+        if number > 2 and number not in keep:
             with suppress(OSError):
                 os.close(number)
 

@@ -25,7 +25,7 @@ class Watch:
     """Looks at all running sandboxes every `INTERVAL_SECONDS`, in a thread of its own."""
 
     def __init__(self) -> None:
-        self._watched: dict[Sandboxed, _Before] = {}
+        self._watched: dict[Sandboxed, _Baseline] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sandbox watch", daemon=True)
@@ -34,7 +34,7 @@ class Watch:
     def add(self, process: Sandboxed) -> None:
         """Begin to watch."""
         with self._lock:
-            self._watched[process] = _Before(process)
+            self._watched[process] = _Baseline(process)
 
     def remove(self, process: Sandboxed) -> None:
         """Watch it no longer."""
@@ -50,61 +50,63 @@ class Watch:
         while not self._stop.wait(INTERVAL_SECONDS):
             with self._lock:
                 watched = list(self._watched.items())
-            for process, before in watched:
+            for process, baseline in watched:
                 with suppress(OSError):  # it ends just now
-                    self._look(process, before)
+                    self._check(process, baseline)
 
     @staticmethod
-    def _look(process: Sandboxed, before: "_Before") -> None:
-        below = processes.descendants(process.pid)[process.own_processes :]
-        process.seen = [(pid, processes.started(pid)) for pid in below]
+    def _check(process: Sandboxed, baseline: "_Baseline") -> None:
+        descendants = processes.descendants(process.pid)[process.own_processes :]
+        process.last_descendants = [(pid, processes.start_time(pid)) for pid in descendants]
         policy = process.policy
-        used = processes.memory(below, unmapped=before.shared_grew())
+        used = processes.memory(descendants, unmapped=baseline.shared_grew())
         if used > policy.memory_bytes:
             detail = f"{used >> 20} MiB used, limit {policy.memory_bytes >> 20} MiB"
             process.stop(ExitReason.MEMORY, detail)
-        elif len(below) > policy.max_processes:
-            detail = f"{len(below)} processes, limit {policy.max_processes}"
+        elif len(descendants) > policy.max_processes:
+            detail = f"{len(descendants)} processes, limit {policy.max_processes}"
             process.stop(ExitReason.PROCESSES, detail)
-        elif before.disk_shrank() and (excess := _too_much(policy)):
+        elif baseline.disk_shrank() and (excess := _scratch_excess(policy)):
             process.stop(ExitReason.FILES, f"{excess}, limit {policy.scratch_bytes >> 20} MiB")
 
 
-class _Before:
+class _Baseline:
     """The machine when a process began, and whether it has changed enough to look closer."""
 
     def __init__(self, process: Sandboxed) -> None:
         self._shared = processes.machine_memory("Shmem")
         scratch = process.policy.scratch
-        self._room: Callable[[], int] = lambda: _room(scratch) if process.scratch_on_disk else 0
-        self._free = self._room()
+        self._free_bytes: Callable[[], int] = lambda: (
+            _free_bytes(scratch) if process.scratch_on_disk else 0
+        )
+        self._free = self._free_bytes()
 
     def shared_grew(self) -> bool:
         """Whether shared memory took `_GROWN_BYTES` more since this was last true."""
-        now = processes.machine_memory("Shmem")
-        grew = now - self._shared > _GROWN_BYTES
-        self._shared = now if grew else min(self._shared, now)
+        current = processes.machine_memory("Shmem")
+        grew = current - self._shared > _GROWN_BYTES
+        self._shared = current if grew else min(self._shared, current)
         return grew
 
     def disk_shrank(self) -> bool:
         """Whether the disk lost `_GROWN_BYTES` since this was last true."""
-        now = self._room()
-        shrank = self._free - now > _GROWN_BYTES
-        self._free = now if shrank else max(self._free, now)
+        current = self._free_bytes()
+        shrank = self._free - current > _GROWN_BYTES
+        self._free = current if shrank else max(self._free, current)
         return shrank
 
 
-def _room(folder: Path) -> int:
+def _free_bytes(folder: Path) -> int:
     """Free bytes of the file system."""
     state = os.statvfs(folder)
     return state.f_bfree * state.f_frsize
 
 
-def _too_much(policy: Policy) -> str | None:
+def _scratch_excess(policy: Policy) -> str | None:
     """What the scratch folder holds beyond the limit; None while it is within."""
-    waiting, total, files = [(str(policy.scratch), 0)], 0, 0
-    while waiting:
-        folder, depth = waiting.pop()
+    pending, total, files = [(str(policy.scratch), 0)], 0, 0
+    while pending:
+        folder, depth = pending.pop()
         if depth > _DEEPEST:
             return f"folders {depth} deep in the scratch folder"
         try:
@@ -119,5 +121,5 @@ def _too_much(policy: Policy) -> str | None:
                 state = entry.stat(follow_symlinks=False)
                 total += state.st_blocks * 512
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append((entry.path, depth + 1))
+                    pending.append((entry.path, depth + 1))
     return f"{total >> 20} MiB in the scratch folder" if total > policy.scratch_bytes else None

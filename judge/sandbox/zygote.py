@@ -40,7 +40,7 @@ class _Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def run(self) -> None:
-        self.tell({"event": "ready"})
+        self.send_event({"event": "ready"})
         poll = select.poll()
         poll.register(self.judge, select.POLLIN)
         poll.register(self.wake, select.POLLIN)
@@ -53,7 +53,7 @@ class _Server:
             if self.judge.fileno() in ready and not self.serve():
                 return
 
-    def tell(self, event: dict[str, object]) -> None:
+    def send_event(self, event: dict[str, object]) -> None:
         with suppress(OSError):  # the judge is gone: the loop is about to see that
             self.judge.send(json.dumps(event).encode())
 
@@ -85,7 +85,7 @@ class _Server:
             policy = Policy.model_validate(request["policy"])
             pid = os.fork()
         except (OSError, ValueError) as error:
-            self.tell({"event": "refused", "id": request["id"], "error": str(error)})
+            self.send_event({"event": "refused", "id": request["id"], "error": str(error)})
             return
         if pid == 0:
             try:
@@ -93,7 +93,7 @@ class _Server:
             finally:
                 os._exit(1)
         self.supervisors.add(pid)
-        self.tell({"event": "spawned", "id": request["id"], "pid": pid})
+        self.send_event({"event": "spawned", "id": request["id"], "pid": pid})
 
     def reap(self) -> None:
         while True:
@@ -107,7 +107,7 @@ class _Server:
                 self.supervisors.remove(pid)
                 number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
                 code = None if number is not None else os.waitstatus_to_exitcode(status)
-                self.tell({"event": "exit", "pid": pid, "code": code, "signal": number})
+                self.send_event({"event": "exit", "pid": pid, "code": code, "signal": number})
         # What a killed supervisor left behind comes here, to the next subreaper.
         for child in processes.children(os.getpid()) or []:
             if child not in self.supervisors:

@@ -19,11 +19,11 @@ import torch
 
 from judge.worker import messages as m
 from judge.worker.buffers import cast
-from judge.worker.compile_ahead import Compiled, Noted, compile_noted, note
+from judge.worker.compile_ahead import Compiled, CompileJobs, collect_jobs, compile_jobs
 from judge.worker.contender import load_kernel
 from judge.worker.events import Run, Sets, Timer
 from judge.worker.outputs import flatten
-from judge.worker.poison import filled, poisoned
+from judge.worker.poison import nan_bytes, poisoned
 
 # Versions that stay loaded from one command to the next; `ModelNew`s hold their own parameters.
 _MOST_LOADED: Final = 160
@@ -58,8 +58,8 @@ class SourceBench:
         self._reference_key: Any = None
         self._reference: list[Any] = []
         self._in_float32: list[Any] | None = None
-        """What `_rounded_once` found."""
-        self._noted: Noted = []
+        """What `_float32_outputs` found."""
+        self._jobs: CompileJobs = []
         self._clock = time.perf_counter
 
     def run(self, task: Task) -> m.Benched:
@@ -78,10 +78,10 @@ class SourceBench:
             compiled = self._compile(command, keys, deadline, results)
             return m.Benched(results=results, compiled_ahead=compiled)
         if command.refer:
-            self._refer(task)
+            self._run_reference(task)
         new = self._load_new(task, keys, results)
         if command.stage == "note":
-            self._noted = note(new, task.sets[0])
+            self._jobs = collect_jobs(new, task.sets[0])
             return m.Benched(results=results)
         return m.Benched(results=results, lost=self._time(task, keys, results, deadline))
 
@@ -101,7 +101,7 @@ class SourceBench:
                     run = self._load(task, source, key)
                     if number == 0:
                         result.difference = self._compare(task, key, run)
-                    result.ms += _times(task, run, number, best)
+                    result.ms += _time_pass(task, run, number, best)
                     task.wait()
                 except (KeyboardInterrupt, SystemExit, Exception) as error:
                     self._fail(result, key, error)
@@ -110,7 +110,7 @@ class SourceBench:
                     best = min(best, statistics.median(result.ms))
         return lost
 
-    def _refer(self, task: Task) -> None:
+    def _run_reference(self, task: Task) -> None:
         """Have the outputs to compare with."""
         source = (task.command.reference or task.command.kernel).source
         key = (_key(source), *map(str, task.command.sets[0]))
@@ -147,10 +147,10 @@ class SourceBench:
         results: Sequence[m.BenchedSource],
     ) -> int:
         """Compile what was noted, several at a time; how many were."""
-        noted, self._noted = self._noted, []
-        done = compile_noted(noted, command.processes, command.compile_seconds, deadline)
+        pending, self._jobs = self._jobs, []
+        outcomes = compile_jobs(pending, command.processes, command.compile_seconds, deadline)
         for key, result in zip(keys, results, strict=True):
-            compiled = done.get(key)
+            compiled = outcomes.get(key)
             if compiled is not None and compiled.error:
                 self._broken[key] = compiled
             elif compiled is not None and not compiled.done:  # there was no time
@@ -158,16 +158,16 @@ class SourceBench:
                 self._loaded.pop(key, None)  # to be compiled ahead when it is asked for again
             if key in self._broken:
                 result.error, result.slow = self._broken[key].error, self._broken[key].slow
-        return sum(each.done for each in done.values())
+        return sum(outcome.done for outcome in outcomes.values())
 
     def _load(self, task: Task, source: str, key: str) -> Run:
         run = self._loaded.get(key)
         if run is None:
-            told, other = task.command.kernel, task.command.reference
-            if other is not None and other.source == source:
-                told = other
-            told = told.model_copy(update={"source": source})
-            run = load_kernel(told, task.tensors, self._folder)
+            kernel, reference = task.command.kernel, task.command.reference
+            if reference is not None and reference.source == source:
+                kernel = reference
+            kernel = kernel.model_copy(update={"source": source})
+            run = load_kernel(kernel, task.tensors, self._folder)
             self._loaded[key] = run
             while len(self._loaded) > _MOST_LOADED:
                 self._loaded.popitem(last=False)
@@ -185,19 +185,19 @@ class SourceBench:
         else:
             # What a version forgets to write must not still hold the right result of another one:
             # the allocator hands a block of this size out next.
-            soiled = [filled(each.nbytes, device) for each in self._reference]
-            del soiled
+            filler = [nan_bytes(output.nbytes, device) for output in self._reference]
+            del filler
             returned = run(*task.sets[0])
         task.wait()
         outputs, tolerance = flatten(returned), task.command.tolerance
-        found = difference(outputs, self._reference)
-        if found is not None and tolerance is not None and found > tolerance:
-            other = difference(outputs, self._rounded_once(task))
-            found = found if other is None else min(found, other)
-        self._differences[key] = found
-        return found
+        distance = difference(outputs, self._reference)
+        if distance is not None and tolerance is not None and distance > tolerance:
+            rounded = difference(outputs, self._float32_outputs(task))
+            distance = distance if rounded is None else min(distance, rounded)
+        self._differences[key] = distance
+        return distance
 
-    def _rounded_once(self, task: Task) -> list[Any]:
+    def _float32_outputs(self, task: Task) -> list[Any]:
         """Outputs of `reference` as it runs in float32; none where it cannot.
 
         PyTorch rounds sums over a dimension after each element (`cumsum` in bfloat16 stands still
@@ -205,15 +205,15 @@ class SourceBench:
         """
         if self._in_float32 is None:
             self._in_float32 = []
-            told = task.command.reference
-            if told is not None and told.dtype in _NARROW:
-                wide = told.model_copy(update={"dtype": "float32"})
+            reference = task.command.reference
+            if reference is not None and reference.dtype in _NARROW:
+                widened = reference.model_copy(update={"dtype": "float32"})
                 inputs = [cast(value, torch.float32) for value in task.sets[0]]
                 with contextlib.suppress(Exception):  # such as the end of the memory
-                    outputs = flatten(load_kernel(wide, task.tensors, self._folder)(*inputs))
+                    outputs = flatten(load_kernel(widened, task.tensors, self._folder)(*inputs))
                     task.wait()
                     pairs = zip(outputs, self._reference, strict=True)
-                    self._in_float32 = [one.to(other.dtype) for one, other in pairs]
+                    self._in_float32 = [output.to(original.dtype) for output, original in pairs]
         return self._in_float32
 
     def _fail(self, result: m.BenchedSource, key: str, error: BaseException) -> None:
@@ -226,51 +226,51 @@ class SourceBench:
         self._broken[key] = Compiled(result.error)
 
 
-def difference(got: Sequence[Any], wanted: Sequence[Any]) -> float | None:
+def difference(got: Sequence[Any], expected: Sequence[Any]) -> float | None:
     """The largest difference of any output, 0 for equal ones; None where shapes or dtypes differ.
 
     For floating-point numbers the norm of the difference over the norm of what is wanted, infinite
     where one has NaN or infinities that the other has not; for others the share of elements that
     differ.
     """
-    if len(got) != len(wanted):
+    if len(got) != len(expected):
         return None
     largest = 0.0
-    for one, other in zip(got, wanted, strict=True):
-        if one.shape != other.shape or one.dtype != other.dtype or one.device != other.device:
+    for left, right in zip(got, expected, strict=True):
+        if left.shape != right.shape or left.dtype != right.dtype or left.device != right.device:
             return None
-        largest = max(largest, _difference(one.reshape(-1), other.reshape(-1)))
+        largest = max(largest, _difference(left.reshape(-1), right.reshape(-1)))
     # JSON has no infinity.
     return min(largest, 1e30) if not math.isnan(largest) else 1e30
 
 
-def _difference(one: Any, other: Any) -> float:
-    count = one.numel()
+def _difference(left: Any, right: Any) -> float:
+    count = left.numel()
     if not count:
         return 0.0
-    if not (one.is_floating_point() or one.is_complex()):
-        return float(int((one != other).sum()) / count)
-    if one.element_size() == 1:  # 8-bit formats have no arithmetic
-        return float(int((one.view(torch.uint8) != other.view(torch.uint8)).sum()) / count)
-    off = norm = 0.0
-    for a, b in zip(one.split(_CHUNK), other.split(_CHUNK), strict=True):
+    if not (left.is_floating_point() or left.is_complex()):
+        return float(int((left != right).sum()) / count)
+    if left.element_size() == 1:  # 8-bit formats have no arithmetic
+        return float(int((left.view(torch.uint8) != right.view(torch.uint8)).sum()) / count)
+    error = norm = 0.0
+    for a, b in zip(left.split(_CHUNK), right.split(_CHUNK), strict=True):
         same = (a == b) | (torch.isnan(a) & torch.isnan(b))
         gap = torch.where(same, 0.0, a.double() - b.double())
-        off += float((gap * gap).sum())
+        error += float((gap * gap).sum())
         finite = torch.where(torch.isfinite(b), b, torch.zeros_like(b)).double()
         norm += float((finite * finite).sum())
-    if off == 0.0:
+    if error == 0.0:
         return 0.0
-    return math.sqrt(off / norm) if norm > 0.0 and math.isfinite(off) else math.inf
+    return math.sqrt(error / norm) if norm > 0.0 and math.isfinite(error) else math.inf
 
 
-def _times(task: Task, run: Run, number: int, best: float) -> list[float]:
+def _time_pass(task: Task, run: Run, number: int, best: float) -> list[float]:
     """One pass; ends early where the version is hopeless."""
     command, sets = task.command, task.sets
-    order = [each % len(sets) for each in range(number, number + command.launches)]
+    order = [index % len(sets) for index in range(number, number + command.launches)]
 
-    def launch(part: Sequence[int]) -> list[float]:
-        return task.timer.time(run, sets, part, command.method, hold_cycles=command.hold_cycles)
+    def launch(indices: Sequence[int]) -> list[float]:
+        return task.timer.time(run, sets, indices, command.method, hold_cycles=command.hold_cycles)
 
     if number or command.cutoff is None or command.launches <= _FIRST_LAUNCHES:
         return launch(order)

@@ -44,21 +44,21 @@ def synchronize(device: Any) -> None:
 
 def cast(value: Any, dtype: Any) -> Any:
     """Return a floating-point tensor in `dtype` (None: its own); all else as it is."""
-    real = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value.to(dtype) if real and dtype is not None else value
+    floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.to(dtype) if floating and dtype is not None else value
 
 
 @contextlib.contextmanager
 def default_dtype(dtype: Any) -> Iterator[None]:
     """Tensors that a model creates without a dtype are of this one; None or a dtype that torch
     takes for no default: torch's own."""
-    before = torch.get_default_dtype()
+    previous = torch.get_default_dtype()
     if dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
         torch.set_default_dtype(dtype)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(previous)
 
 
 def spec_of(tensor: Any) -> TensorSpec:
@@ -80,13 +80,13 @@ def shared_bytes(descriptor: int, nbytes: int) -> Any:
 
 def device_bytes(device: int, address: int, nbytes: int) -> Any:
     """See device memory as a vector of uint8; whoever frees it must outlive the tensor."""
-    where = torch.device("cuda", device)
+    target = torch.device("cuda", device)
     torch.cuda.init()  # nothing else may have been asked of torch's CUDA in this process
     if nbytes == 0:
-        return torch.empty(0, dtype=torch.uint8, device=where)
-    described = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "strides": None}
-    memory = SimpleNamespace(__cuda_array_interface__=described | {"version": 2})
-    return torch.as_tensor(memory, device=where)
+        return torch.empty(0, dtype=torch.uint8, device=target)
+    interface = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "strides": None}
+    memory = SimpleNamespace(__cuda_array_interface__=interface | {"version": 2})
+    return torch.as_tensor(memory, device=target)
 
 
 class OpenBuffers:
@@ -107,7 +107,7 @@ class OpenBuffers:
             CUDA refused the handle.
         """
         try:
-            shared = sum(isinstance(each.handle, SharedHandle) for each in buffers)
+            shared = sum(isinstance(buffer.handle, SharedHandle) for buffer in buffers)
             if shared != len(descriptors):
                 raise BadBufferError(f"{len(descriptors)} descriptors for {shared} shared buffers")
             remaining = iter(descriptors)

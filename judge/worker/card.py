@@ -36,14 +36,14 @@ class _Device(torch.cuda.device):  # type: ignore[misc]  # torch leaves it untyp
         self.idx = self.prev_idx = -1  # torch exchanges no device for a negative number
 
 
-def answer_for_a_card(note: Callable[[str], Any]) -> None:
+def report_fake_gpu(note: Callable[[str], Any]) -> None:
     """Have torch.cuda answer for a small card; `note` is told when its properties are asked for."""
 
     def properties(_device: Any = None) -> SimpleNamespace:
         note(f"the interpreter reports a GPU with {MULTIPROCESSORS} multiprocessors")
         return SimpleNamespace(**_PROPERTIES)
 
-    changed: Any = torch.cuda
-    changed.device = _Device
-    changed.current_device = lambda: 0
-    changed.get_device_properties = properties
+    cuda: Any = torch.cuda
+    cuda.device = _Device
+    cuda.current_device = lambda: 0
+    cuda.get_device_properties = properties

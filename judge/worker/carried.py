@@ -14,12 +14,12 @@ _RTOL = {torch.float64: 1e-9, torch.float32: 1e-4}
 _SEED = 1
 
 
-def carried(called: Any, model: Any, inputs: list[Any]) -> list[str]:
+def find_carried_state(used_model: Any, model: Any, inputs: list[Any]) -> list[str]:
     """Names of what a call changed in a model, if the outputs of the next call depend on it.
 
     Parameters
     ----------
-    called
+    used_model
         A copy of the model that was called once; it stays as it is.
     model
         The model itself, which stays as it is.
@@ -32,41 +32,41 @@ def carried(called: Any, model: Any, inputs: list[Any]) -> list[str]:
     torch.OutOfMemoryError
         There is no memory for two more calls.
     """
-    before = dict(state(model))
-    changed = [name for name, value in state(called) if not _same(before.get(name), value)]
-    if not changed:
+    old = dict(state(model))
+    names = [name for name, value in state(used_model) if not _same(old.get(name), value)]
+    if not names:
         return []
     halved = [
         value * 0.5 if isinstance(value, torch.Tensor) and value.is_floating_point() else value
         for value in inputs
     ]
-    fresh, again = (_outputs(copy.deepcopy(model), halved) for _ in range(2))
-    if not _all_same(fresh, again):
+    first, second = (_outputs(copy.deepcopy(model), halved) for _ in range(2))
+    if not _all_same(first, second):
         return []  # random: nothing can be told
     try:
-        later = _outputs(copy.deepcopy(called), halved)
+        after_call = _outputs(copy.deepcopy(used_model), halved)
     except torch.OutOfMemoryError:
         raise
     except Exception:
-        return changed  # such as a cache that is full
-    return [] if _all_same(fresh, later) else changed
+        return names  # such as a cache that is full
+    return [] if _all_same(first, after_call) else names
 
 
 def _outputs(model: Any, inputs: list[Any]) -> list[Any]:
     seed_everything(_SEED)
-    given = [input_.clone() if isinstance(input_, torch.Tensor) else input_ for input_ in inputs]
-    return [each.clone() for each in flatten(model(*given))]
+    copies = [input_.clone() if isinstance(input_, torch.Tensor) else input_ for input_ in inputs]
+    return [output.clone() for output in flatten(model(*copies))]
 
 
-def _all_same(ones: list[Any], others: list[Any]) -> bool:
-    return len(ones) == len(others) and all(map(_same, ones, others))
+def _all_same(first: list[Any], second: list[Any]) -> bool:
+    return len(first) == len(second) and all(map(_same, first, second))
 
 
-def _same(one: Any, other: Any) -> bool:
-    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
-        return bool(type(one) is type(other) and one == other)
-    if (one.shape, one.dtype) != (other.shape, other.dtype):
+def _same(left: Any, right: Any) -> bool:
+    if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
+        return bool(type(left) is type(right) and left == right)
+    if (left.shape, left.dtype) != (right.shape, right.dtype):
         return False
-    rtol = _RTOL.get(one.dtype, 0.0)
-    scale = float(one.abs().nan_to_num(0.0, 0.0, 0.0).amax()) if rtol and one.numel() else 0.0
-    return bool(torch.allclose(one, other, rtol=rtol, atol=rtol * scale, equal_nan=True))
+    rtol = _RTOL.get(left.dtype, 0.0)
+    scale = float(left.abs().nan_to_num(0.0, 0.0, 0.0).amax()) if rtol and left.numel() else 0.0
+    return bool(torch.allclose(left, right, rtol=rtol, atol=rtol * scale, equal_nan=True))

@@ -17,7 +17,7 @@ from judge.worker.messages import (
     one_line,
 )
 
-_PART: Final = 1 << 16
+_CHUNK: Final = 1 << 16
 _MAX_DESCRIPTORS: Final = 253  # SCM_MAX_FD
 # What refuses a program: Python itself, a compiler that was started, and Triton, by name since it
 # may be missing.
@@ -55,13 +55,13 @@ class Channel:
         while (end := self._received.find(b"\n")) < 0:
             if len(self._received) > MAX_COMMAND_BYTES:
                 raise ValueError("a command is too long")
-            part, descriptors, _, _ = socket.recv_fds(self._connection, _PART, _MAX_DESCRIPTORS)
+            chunk, descriptors, _, _ = socket.recv_fds(self._connection, _CHUNK, _MAX_DESCRIPTORS)
             for descriptor in descriptors:
                 os.set_inheritable(descriptor, False)
             self._descriptors += descriptors
-            if not part:
+            if not chunk:
                 return None
-            self._received += part
+            self._received += chunk
         line = bytes(self._received[:end])
         del self._received[: end + 1]
         descriptors, self._descriptors = self._descriptors, []
@@ -83,9 +83,9 @@ def failure(number: int, error: BaseException) -> Failed:
         kind = one_line(str(type(error).__name__), 200) or kind
     with contextlib.suppress(BaseException):
         text = str(error)
-        first = text.partition("\n")[0]
+        first_line = text.partition("\n")[0]
         # PyTorch goes on with five lines on how to debug, alike for every error of a device.
-        text = first if is_device_error(first) else text
+        text = first_line if is_device_error(first_line) else text
         message = one_line(memory_full(text) if kind == FULL else text)
     with contextlib.suppress(BaseException):
         compiling = _is_refusal(error)
@@ -97,7 +97,7 @@ def _is_refusal(error: BaseException | None) -> bool:
     for _ in range(_MOST_CAUSES):
         if error is None:
             break
-        names = {each.__name__ for each in type(error).__mro__}
+        names = {class_.__name__ for class_ in type(error).__mro__}
         if isinstance(error, _REFUSALS) or names & _REFUSALS_BY_NAME:
             return True
         error = error.__cause__

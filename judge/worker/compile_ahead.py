@@ -17,7 +17,7 @@ from typing import Any, Final
 from judge.worker.messages import MAX_ERROR_CHARS, one_line
 
 Run = Callable[..., Any]
-Noted = list[tuple[str, list[Callable[[], Any]]]]
+CompileJobs = list[tuple[str, list[Callable[[], Any]]]]
 """Versions by name, and what each would compile, as functions that do."""
 
 # How long to wait for a child before looking at the clock again, in seconds.
@@ -51,7 +51,7 @@ class Compiled:
     """The error is that it took longer than one may."""
 
 
-def note(runs: Mapping[str, Run], inputs: Sequence[Any]) -> Noted:
+def collect_jobs(runs: Mapping[str, Run], inputs: Sequence[Any]) -> CompileJobs:
     """Note what each of `runs` (loaded versions by name) would compile for `inputs`."""
     try:
         from triton import knobs  # noqa: PLC0415 (may be missing)
@@ -59,12 +59,12 @@ def note(runs: Mapping[str, Run], inputs: Sequence[Any]) -> Noted:
         return []
     if knobs.runtime.interpret:
         return []
-    found = ((name, _noted(run, inputs)) for name, run in runs.items())
-    return [(name, jobs) for name, jobs in found if jobs]
+    jobs_by_name = ((name, _jobs_of_call(run, inputs)) for name, run in runs.items())
+    return [(name, jobs) for name, jobs in jobs_by_name if jobs]
 
 
-def compile_noted(
-    noted: Noted, processes: int, seconds: float, deadline: float
+def compile_jobs(
+    versions: CompileJobs, processes: int, seconds: float, deadline: float
 ) -> dict[str, Compiled]:
     """Compile what was noted; nothing here touches the device.
 
@@ -80,60 +80,60 @@ def compile_noted(
     By name; versions that Triton has nothing to compile for, or that cannot be called without
     launching, are left out.
     """
-    found: dict[str, Compiled] = {}
-    waiting = list(reversed(noted))
+    results: dict[str, Compiled] = {}
+    waiting = list(reversed(versions))
     running: dict[str, _Child] = {}
     try:
         while waiting or running:
             now = time.perf_counter()
             if now > deadline:
-                left = [*running, *(name for name, _ in waiting)]
-                found |= dict.fromkeys(left, Compiled())
+                unfinished = [*running, *(name for name, _ in waiting)]
+                results |= dict.fromkeys(unfinished, Compiled())
                 break
             while waiting and len(running) < processes:
                 name, jobs = waiting.pop()
                 running[name] = _start(jobs, now + seconds)
-            _collect(running, found, seconds)
+            _collect(running, results, seconds)
     finally:
         for child in running.values():
             _end(child)
-    return found
+    return results
 
 
-def _noted(run: Run, inputs: Sequence[Any]) -> list[Callable[[], Any]]:
+def _jobs_of_call(run: Run, inputs: Sequence[Any]) -> list[Callable[[], Any]]:
     """What one call would compile, as functions that do."""
-    noted: list[Callable[[], Any]] = []
-    with _noting(noted):
+    jobs: list[Callable[[], Any]] = []
+    with _recording(jobs):
         try:
             run(*inputs)
         except Exception:
             # Such as one that reads a result of a launch that did not take place. It is compiled
             # when it is called; what was noted so far is compiled ahead.
-            return noted
-    return noted
+            return jobs
+    return jobs
 
 
 @contextlib.contextmanager
-def _noting(noted: list[Callable[[], Any]]) -> Iterator[None]:
+def _recording(jobs: list[Callable[[], Any]]) -> Iterator[None]:
     """Replace what compiles by what notes; a launch of nothing returns at once (Triton 3.2-3.9)."""
     from triton.runtime.autotuner import Autotuner  # noqa: PLC0415 (may be missing)
     from triton.runtime.jit import JITFunction  # noqa: PLC0415
 
     compiling, tuning = JITFunction._do_compile, Autotuner.run
 
-    def note(function: Any, _key: Any, signature: Any, device: Any, *rest: Any) -> None:
+    def record(function: Any, _key: Any, signature: Any, device: Any, *rest: Any) -> None:
         constexprs, options, attributes, _ = rest
         _, _, target, _, _ = function.device_caches[device]
         source = function.ASTSource(function, signature, constexprs, attributes)
         compile_ = function.compile
-        noted.append(lambda: compile_(source, target=target, options=options.__dict__))
+        jobs.append(lambda: compile_(source, target=target, options=options.__dict__))
 
     def refuse(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         if len(tuner.configs) > 1:
             raise _ManyConfigurationsError
         return tuning(tuner, *args, **kwargs)
 
-    JITFunction._do_compile, Autotuner.run = note, refuse
+    JITFunction._do_compile, Autotuner.run = record, refuse
     try:
         yield
     finally:
@@ -142,15 +142,15 @@ def _noting(noted: list[Callable[[], Any]]) -> Iterator[None]:
 
 def _start(jobs: Sequence[Callable[[], Any]], limit: float) -> _Child:
     """Fork a process that compiles and reports."""
-    read, write = os.pipe()
+    reader, writer = os.pipe()
     process = os.fork()
     if process:
-        os.close(write)
-        os.set_blocking(read, False)
-        return _Child(process, read, limit)
+        os.close(writer)
+        os.set_blocking(reader, False)
+        return _Child(process, reader, limit)
     code = 1
     try:
-        os.close(read)
+        os.close(reader)
         # Its own group: a compiler that it started is ended with it.
         os.setpgid(0, 0)
         for job in jobs:
@@ -158,16 +158,16 @@ def _start(jobs: Sequence[Callable[[], Any]], limit: float) -> _Child:
         code = 0
     except BaseException as error:
         with contextlib.suppress(BaseException):
-            os.write(write, f"{type(error).__name__}: {error}".encode()[: 4 * MAX_ERROR_CHARS])
+            os.write(writer, f"{type(error).__name__}: {error}".encode()[: 4 * MAX_ERROR_CHARS])
     finally:
         os._exit(code)
 
 
-def _collect(running: dict[str, _Child], found: dict[str, Compiled], seconds: float) -> None:
+def _collect(running: dict[str, _Child], results: dict[str, Compiled], seconds: float) -> None:
     """Take what children said, and whoever ended or took too long."""
     waiting = select.poll()
-    for each in running.values():
-        waiting.register(each.pipe, select.POLLIN)
+    for child in running.values():
+        waiting.register(child.pipe, select.POLLIN)
     ready = {pipe for pipe, _ in waiting.poll(_LOOK * 1000)}
     now = time.perf_counter()
     for name, child in list(running.items()):
@@ -182,11 +182,11 @@ def _collect(running: dict[str, _Child], found: dict[str, Compiled], seconds: fl
             del running[name]
             text = one_line(child.text.decode(errors="replace"))
             error = "" if code == 0 else text or f"the compiler ended with {code}"
-            found[name] = Compiled(error, done=code == 0)
+            results[name] = Compiled(error, done=code == 0)
         elif now > child.limit:
             _end(child)
             del running[name]
-            found[name] = Compiled(f"compiling takes more than {seconds:g} s", slow=True)
+            results[name] = Compiled(f"compiling takes more than {seconds:g} s", slow=True)
 
 
 def _end(child: _Child) -> None:

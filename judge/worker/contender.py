@@ -24,7 +24,7 @@ from judge.worker.values import decode
 from kb import nvcc
 
 
-def of_model(model: Any, form: ModelForm, dtype: Any) -> Run:
+def load_model(model: Any, form: ModelForm, dtype: Any) -> Run:
     """Return the problem's model in one form; a compiled one compiles at its first call.
 
     What it creates without a dtype, such as a recurrent network's first state, is of `dtype`.
@@ -94,16 +94,16 @@ def _model_new(command: LoadKernel, model_class: Any, tensors: Mapping[str, Any]
     model: Run = model_class(*decode(command.init_inputs))
     dtype = None if command.dtype is None else dtype_of(command.dtype)
     if isinstance(model, torch.nn.Module):
-        wanted = {
+        state = {
             parameter.name: tensors[parameter.name]
             for parameter in command.parameters
             if parameter.kind in ("parameter", "buffer")
         }
-        own = model.state_dict()
-        if own.keys() == wanted.keys() and all(
-            own[name].shape == tensor.shape for name, tensor in wanted.items()
+        own_state = model.state_dict()
+        if own_state.keys() == state.keys() and all(
+            own_state[name].shape == tensor.shape for name, tensor in state.items()
         ):
-            model.load_state_dict(wanted)
+            model.load_state_dict(state)
         model.requires_grad_(False)
         if "forward" not in vars(model_class):  # the problem's own model, as it runs there
             move(model, torch.device(command.device), dtype)
@@ -117,10 +117,10 @@ def _model_new(command: LoadKernel, model_class: Any, tensors: Mapping[str, Any]
 
 def _kernel_function(command: LoadKernel, function: Any, tensors: Mapping[str, Any]) -> Run:
     attributes = {name: decode(value) for name, value in command.attributes.items()}
-    bound = binding.bind(function, len(command.input_names), list(tensors), attributes)
+    kernel_binding = binding.bind(function, len(command.input_names), list(tensors), attributes)
 
     def run(*inputs: Any) -> Any:
-        return bound.call(function, inputs, tensors)
+        return kernel_binding.call(function, inputs, tensors)
 
     return run
 

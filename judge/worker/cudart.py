@@ -34,14 +34,14 @@ class _IpcHandle(ctypes.Structure):
     _fields_ = [("reserved", ctypes.c_ubyte * 64)]
 
 
-def _loaded() -> Iterator[str]:
+def _loaded_runtimes() -> Iterator[str]:
     """Paths of the CUDA runtimes mapped into this process."""
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
         if match := re.search(r"(/\S*/libcudart[-.\w]*\.so[.\d]*)$", line):
             yield match[1]
 
 
-def _installed() -> Iterator[str]:
+def _installed_runtimes() -> Iterator[str]:
     """Paths of the CUDA runtimes that NVIDIA's wheels installed."""
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations or [] if spec else []:
@@ -57,7 +57,7 @@ def library() -> Any:
     CudaError
         No runtime is loaded or installed.
     """
-    for path in [*_loaded(), *_installed()]:
+    for path in [*_loaded_runtimes(), *_installed_runtimes()]:
         try:
             runtime = ctypes.CDLL(path)
         except OSError:
@@ -92,16 +92,16 @@ def _check(code: int, what: str) -> None:
 
 
 @contextlib.contextmanager
-def _on(device: int) -> Iterator[Any]:
+def _current_device(device: int) -> Iterator[Any]:
     """Make `device` current for a call and go back: torch reads the current device from CUDA."""
     runtime = library()
-    before = ctypes.c_int()
-    _check(runtime.cudaGetDevice(ctypes.byref(before)), "cudaGetDevice")
+    previous = ctypes.c_int()
+    _check(runtime.cudaGetDevice(ctypes.byref(previous)), "cudaGetDevice")
     _check(runtime.cudaSetDevice(device), "cudaSetDevice")
     try:
         yield runtime
     finally:
-        runtime.cudaSetDevice(before.value)
+        runtime.cudaSetDevice(previous.value)
 
 
 def allocate(device: int, nbytes: int) -> int:
@@ -111,21 +111,21 @@ def allocate(device: int, nbytes: int) -> int:
     """
     size = max(1, -(-nbytes // IPC_GRANULE)) * IPC_GRANULE
     address = ctypes.c_void_p()
-    with _on(device) as runtime:
+    with _current_device(device) as runtime:
         _check(runtime.cudaMalloc(ctypes.byref(address), size), f"cudaMalloc of {size} bytes")
     return int(address.value or 0)
 
 
 def free(device: int, address: int) -> None:
     """Free what `allocate` returned."""
-    with _on(device) as runtime:
+    with _current_device(device) as runtime:
         _check(runtime.cudaFree(address), "cudaFree")
 
 
 def export(device: int, address: int) -> str:
     """Return the IPC handle of an allocation as 128 hexadecimal digits."""
     handle = _IpcHandle()
-    with _on(device) as runtime:
+    with _current_device(device) as runtime:
         _check(runtime.cudaIpcGetMemHandle(ctypes.byref(handle), address), "cudaIpcGetMemHandle")
     return bytes(handle.reserved).hex()
 
@@ -134,7 +134,7 @@ def open_handle(device: int, ipc: str) -> int:
     """Map another process's allocation; the address in this process."""
     handle = _IpcHandle.from_buffer_copy(bytes.fromhex(ipc))
     address = ctypes.c_void_p()
-    with _on(device) as runtime:
+    with _current_device(device) as runtime:
         code = runtime.cudaIpcOpenMemHandle(ctypes.byref(address), handle, _LAZY_PEER_ACCESS)
         _check(code, "cudaIpcOpenMemHandle")
     return int(address.value or 0)
@@ -142,5 +142,5 @@ def open_handle(device: int, ipc: str) -> int:
 
 def close_handle(device: int, address: int) -> None:
     """Unmap what `open_handle` returned; the owner's memory stays."""
-    with _on(device) as runtime:
+    with _current_device(device) as runtime:
         _check(runtime.cudaIpcCloseMemHandle(address), "cudaIpcCloseMemHandle")

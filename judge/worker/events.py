@@ -25,7 +25,7 @@ Sets = Sequence[Sequence[Any]]
 _Keep = Callable[[Any, Any], Any]
 """Makes of outputs and their stream what is held."""
 
-_Captured = tuple[Any, list[Any]]
+_CapturedGraph = tuple[Any, list[Any]]
 """A graph and the outputs that its launches write."""
 
 # Runs before a capture, on the stream it is prepared on: the first compiles and tunes, the second
@@ -45,12 +45,12 @@ class Timer:
     """
 
     def __init__(self, device: str, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.kept: list[Any] = []
+        self.outputs: list[Any] = []
         """Outputs of launches 0, 1, …, as the contender returned them."""
         self._cuda = torch.device(device).type == "cuda"
         self._clock = clock
-        self._collecting = (gc.isenabled, gc.disable, gc.enable)
-        self._graph: _Captured | None = None
+        self._gc_functions = (gc.isenabled, gc.disable, gc.enable)
+        self._graph: _CapturedGraph | None = None
         self._graph_key: list[Any] = []
         if self._cuda:
             self._functions = _CudaFunctions(torch.device(device))
@@ -94,16 +94,16 @@ class Timer:
         CaptureError
             The contender cannot be captured.
         """
-        self.kept = []
+        self.outputs = []
         if method == "clock":
-            return self._timed_by_clock(run, sets, order, keep=keep)
+            return self._time_by_clock(run, sets, order, keep=keep)
         if not self._cuda:
             raise ValueError(f"method {method!r} needs a CUDA device")
         if method == "events":
-            held = self._functions.copies if copy_outputs else lambda outputs, _: outputs
-            return self._timed_by_events(run, sets, order, hold_cycles, held if keep else None)
+            retain = self._functions.copies if copy_outputs else lambda outputs, _: outputs
+            return self._time_by_events(run, sets, order, hold_cycles, retain if keep else None)
         if method == "graph":
-            return self._timed_replays(run, sets, order, hold_cycles, per_replay, keep=keep)
+            return self._time_replays(run, sets, order, hold_cycles, per_replay, keep=keep)
         raise ValueError(f"no method {method!r}: events, graph and clock exist")
 
     def probe(self, run: Run, inputs: Sequence[Any]) -> str | None:
@@ -118,14 +118,14 @@ class Timer:
 
     def forget(self) -> None:
         """Let go of held outputs and of the graph."""
-        self.kept = []
+        self.outputs = []
         self._graph = None
 
-    def _timed_by_clock(
+    def _time_by_clock(
         self, run: Run, sets: Sets, order: Sequence[int], *, keep: bool
     ) -> list[float]:
         times = []
-        with self._uncollected():
+        with self._gc_disabled():
             for index in order:
                 self._synchronize()
                 start = self._clock()
@@ -133,17 +133,17 @@ class Timer:
                 self._synchronize()
                 times.append((self._clock() - start) * 1e3)
                 if keep:
-                    self.kept.append(outputs)
+                    self.outputs.append(outputs)
         return times
 
-    def _timed_by_events(
+    def _time_by_events(
         self, run: Run, sets: Sets, order: Sequence[int], hold: int, keep: _Keep | None = None
     ) -> list[float]:
         cuda = self._functions
         stream = cuda.current_stream(cuda.device)
         pairs = [(cuda.event(), cuda.event()) for _ in order]
         self._synchronize()
-        with self._uncollected():
+        with self._gc_disabled():
             for index, (start, end) in zip(order, pairs, strict=True):
                 if hold:
                     cuda.sleep(hold)
@@ -151,16 +151,16 @@ class Timer:
                 outputs = run(*sets[index])
                 cuda.record(end, stream)
                 if keep is not None:
-                    self.kept.append(keep(outputs, stream))
+                    self.outputs.append(keep(outputs, stream))
             self._synchronize()
         return [float(cuda.elapsed_time(start, end)) for start, end in pairs]
 
-    def _timed_replays(
+    def _time_replays(
         self, run: Run, sets: Sets, order: Sequence[int], hold: int, per_replay: int, *, keep: bool
     ) -> list[float]:
         captured_order = list(order[:per_replay])
-        replays, rest = divmod(len(order), per_replay)
-        if rest or captured_order * replays != list(order):
+        replays, remainder = divmod(len(order), per_replay)
+        if remainder or captured_order * replays != list(order):
             raise ValueError(f"the order does not repeat every {per_replay} launches")
         launches = [sets[index] for index in captured_order]
         key = [[_identity(value) for value in inputs] for inputs in launches]
@@ -169,23 +169,23 @@ class Timer:
             self._graph, self._graph_key = self._capture(run, launches), key
         graph, outputs = self._graph
         replay = self._functions.replay
-        times = self._timed_by_events(replay, [[graph]], [0] * replays, hold)
+        times = self._time_by_events(replay, [[graph]], [0] * replays, hold)
         if keep:
-            self.kept = list(outputs)
+            self.outputs = list(outputs)
         return [ms / per_replay for ms in times]
 
-    def _capture(self, run: Run, launches: Sets) -> _Captured:
+    def _capture(self, run: Run, launches: Sets) -> _CapturedGraph:
         """Capture the launches one after another in one graph, and replay it once."""
         cuda = self._functions
-        before = cuda.current_stream(cuda.device)
+        previous = cuda.current_stream(cuda.device)
         graph = cuda.new_graph()
         try:
             side = cuda.new_stream(cuda.device)
-            side.wait_stream(before)
+            side.wait_stream(previous)
             with cuda.on_stream(side):
                 for _ in range(_WARM_UPS):
                     run(*launches[0])
-            before.wait_stream(side)
+            previous.wait_stream(side)
             self._synchronize()
             # Calls of other threads, such as a pinned allocation by a data loader, are their own
             # business: only this thread's must be capturable.
@@ -194,7 +194,7 @@ class Timer:
             cuda.replay(graph)
             self._synchronize()
         except Exception as error:
-            self._recover(before)
+            self._recover(previous)
             raise CaptureError(f"{type(error).__name__}: {error}") from None
         return graph, outputs
 
@@ -222,15 +222,15 @@ class Timer:
             self._functions.synchronize()  # of the current device, which the worker set
 
     @contextlib.contextmanager
-    def _uncollected(self) -> Iterator[None]:
+    def _gc_disabled(self) -> Iterator[None]:
         """No garbage collection meanwhile: it stops the host for milliseconds."""
-        enabled, disable, enable = self._collecting
-        was_on = enabled()
+        enabled, disable, enable = self._gc_functions
+        was_enabled = enabled()
         disable()
         try:
             yield
         finally:
-            if was_on:
+            if was_enabled:
                 enable()
 
 
@@ -265,7 +265,7 @@ class _CudaFunctions:
     def copies(self, outputs: Any, stream: Any) -> Any:
         """Copies of all tensors in the outputs, made on a stream."""
         with self.on_stream(stream):
-            return [self._clone(each) for each in flatten(outputs)]
+            return [self._clone(output) for output in flatten(outputs)]
 
 
 def _identity(value: Any) -> Any:

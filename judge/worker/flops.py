@@ -31,7 +31,7 @@ def count(problem: LoadedProblem, seed: int) -> Operations:
         record._get_raw = True  # type: ignore[attr-defined]
         return record
 
-    formulas = {each: recording(formula) for each, formula in flop_registry.items()}
+    formulas = {operator: recording(formula) for operator, formula in flop_registry.items()}
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
         inputs = [
             mode.from_tensor(value)

@@ -73,7 +73,7 @@ def export(command: ExportGraph, folder: Path) -> Graph:
             logging.disable(logging.CRITICAL)
             program = torch.export.export(model, inputs, strict=False)
             program = _functional(program)
-        return _described(program)
+        return _to_message(program)
     except Exception as error:  # export raises whatever the model meets on the way
         return Graph(reason=_why(error, str(module.__file__)))
 
@@ -121,12 +121,12 @@ def _why(error: Exception, file: str) -> str:
     return f"its branches or sizes depend on values of its tensors{where}"
 
 
-def _described(program: Any) -> Graph:
-    sources = {each.arg.name: each for each in program.graph_signature.input_specs}
+def _to_message(program: Any) -> Graph:
+    sources = {s.arg.name: s for s in program.graph_signature.input_specs}
     index = 0
     nodes: list[GraphNode] = []
     outputs: list[Any] = []
-    kinds = [each.kind for each in program.graph_signature.output_specs]
+    kinds = [s.kind for s in program.graph_signature.output_specs]
     for node in program.graph.nodes:
         if node.op == "placeholder":
             spec = sources[node.name]
@@ -142,7 +142,7 @@ def _described(program: Any) -> Graph:
                 nodes.append(_node(node, "tensor", [], tensor=spec.target))
         elif node.op == "output":
             returned = zip(node.args[0], kinds, strict=True)
-            outputs = [_value(each) for each, kind in returned if kind is OutputKind.USER_OUTPUT]
+            outputs = [_value(value) for value, kind in returned if kind is OutputKind.USER_OUTPUT]
         elif node.op == "call_function":
             name = _operator(node.target)
             if not name.startswith(_CHECKS):
@@ -184,8 +184,8 @@ def _tensors(value: Any) -> Iterator[GraphTensor]:
         shape = [int(size) for size in value.shape]
         yield GraphTensor(shape=shape, dtype=dtype_name(value.dtype))
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors(each)
+        for element in value:
+            yield from _tensors(element)
 
 
 def _value(value: Any) -> Any:
@@ -194,7 +194,7 @@ def _value(value: Any) -> Any:
     if isinstance(value, torch.fx.Node):
         return {"node": value.name}
     if isinstance(value, list | tuple):
-        return [_value(each) for each in value]
+        return [_value(element) for element in value]
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | float):

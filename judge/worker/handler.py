@@ -14,7 +14,7 @@ from judge.worker import flops, graph, inputs
 from judge.worker import messages as m
 from judge.worker.bench_sources import SourceBench, Task
 from judge.worker.buffers import OpenBuffers, synchronize
-from judge.worker.contender import load_kernel, of_model, warm_up
+from judge.worker.contender import load_kernel, load_model, warm_up
 from judge.worker.events import Run, Timer
 from judge.worker.interpreted import Watch
 from judge.worker.observe import Observer
@@ -46,7 +46,7 @@ class Handler:
         self._observer: Observer | None = None
         self._bench = SourceBench(folder)
         self._device = torch.device("cpu")
-        self._held: dict[int, list[Any]] = {}
+        self._outputs_by_call: dict[int, list[Any]] = {}
         self._calls = 0
         self._clock = time.perf_counter
         self._watch = Watch() if os.environ.get(INTERPRET) == "1" else None
@@ -80,16 +80,16 @@ class Handler:
     def _do_use_variant(self, command: m.UseVariant) -> m.Reply:
         if self._loading is None:
             raise NotReadyError("no problem is loaded")
-        other = {"source": command.source, "seed": command.seed}
+        changes = {"source": command.source, "seed": command.seed}
         carried = self._oracle.carried if self._oracle is not None else None
-        return self._execute_problem(self._loading.model_copy(update=other), carried)
+        return self._execute_problem(self._loading.model_copy(update=changes), carried)
 
     def _execute_problem(self, command: m.LoadProblem, carried: list[str] | None = None) -> m.Reply:
         self._problem = self._oracle = self._run = None
         self._forget()
         self._problem = LoadedProblem(command, self._folder)
         self._oracle = Oracle(self._problem, carried)
-        return self._problem.described()
+        return self._problem.describe()
 
     def _do_describe_inputs(self, command: m.DescribeInputs) -> m.Reply:
         return m.Inputs(inputs=inputs.describe(self._the_problem(), command.seed))
@@ -122,7 +122,7 @@ class Handler:
         self._forget()
         problem = self._the_problem()
         warm_up(command.form, self._device)
-        self._run = of_model(problem.model, command.form, problem.dtype)
+        self._run = load_model(problem.model, command.form, problem.dtype)
 
     def _do_load_kernel(self, command: m.LoadKernel) -> m.Reply:
         observer = self._prepare(command.device, command.precision)
@@ -134,7 +134,7 @@ class Handler:
 
     def _do_call(self, command: m.Call) -> m.Reply:
         run, arguments = self._the_contender(), self._arguments(command.inputs)
-        if len(self._held) >= _MOST_HELD:
+        if len(self._outputs_by_call) >= _MOST_HELD:
             raise NotReadyError(f"the outputs of {_MOST_HELD} calls are held: drop some")
         assert self._observer is not None
         watch, fields = self._watch, dict[str, Any]()
@@ -149,9 +149,9 @@ class Handler:
                 watch.begin(command.most_accesses)
             start = self._clock()
             if command.observe:
-                returned, seen = self._observer.watch(lambda: run(*arguments))
+                returned, log = self._observer.watch(lambda: run(*arguments))
             else:
-                returned, seen = run(*arguments), None
+                returned, log = run(*arguments), None
         self._wait()
         seconds = self._clock() - start
         tensors = flatten(returned)
@@ -159,30 +159,30 @@ class Handler:
             fields |= watch.counts()
         if hidden is not None:
             fields |= {"outside": hidden.outside, "computed": sorted(hidden.computed)[:20]}
-        if seen is not None:
-            observed = self._observer.glance([*seen.pop("notes"), *(watch.notes if watch else [])])
-            fields["observed"] = observed.model_copy(update=seen)
+        if log is not None:
+            observed = self._observer.glance([*log.pop("notes"), *(watch.notes if watch else [])])
+            fields["observed"] = observed.model_copy(update=log)
         self._calls += 1
-        self._held[self._calls] = tensors
+        self._outputs_by_call[self._calls] = tensors
         return m.Called(call=self._calls, outputs=output_specs(tensors), seconds=seconds, **fields)
 
     def _do_fetch(self, command: m.Fetch) -> None:
         if command.launch is not None:
-            kept = self._timer.kept if self._timer is not None else []
-            if not 0 <= command.launch < len(kept):
+            outputs = self._timer.outputs if self._timer is not None else []
+            if not 0 <= command.launch < len(outputs):
                 raise NotReadyError(f"launch {command.launch} is not held")
-            tensors = flatten(kept[command.launch])
-        elif command.call in self._held:
-            tensors = self._held[command.call]
+            tensors = flatten(outputs[command.launch])
+        elif command.call in self._outputs_by_call:
+            tensors = self._outputs_by_call[command.call]
         else:
             raise NotReadyError(f"call {command.call} is not held")
         self._write(tensors, command.into)
 
     def _do_drop(self, command: m.Drop) -> None:
         for call in command.calls:
-            self._held.pop(call, None)
+            self._outputs_by_call.pop(call, None)
         if command.launches and self._timer is not None:
-            self._timer.kept = []
+            self._timer.outputs = []
 
     def _do_time(self, command: m.Time) -> m.Reply:
         run, timer = self._the_contender(), self._the_timer()
@@ -199,8 +199,8 @@ class Handler:
             copy_outputs=command.copy_outputs,
         )
         self._wait()
-        outputs = output_specs(flatten(timer.kept[0])) if timer.kept else []
-        return m.Times(ms=ms, kept=len(timer.kept), outputs=outputs)
+        outputs = output_specs(flatten(timer.outputs[0])) if timer.outputs else []
+        return m.Times(ms=ms, kept=len(timer.outputs), outputs=outputs)
 
     def _do_bench_sources(self, command: m.BenchSources) -> m.Reply:
         kernel = command.kernel
@@ -243,13 +243,13 @@ class Handler:
         return self._timer
 
     def _tensors(self, command: m.LoadKernel) -> dict[str, Any]:
-        given = zip(command.parameters, command.buffers, strict=True)
-        return {parameter.name: self._buffers[buffer] for parameter, buffer in given}
+        pairs = zip(command.parameters, command.buffers, strict=True)
+        return {parameter.name: self._buffers[buffer] for parameter, buffer in pairs}
 
-    def _arguments(self, given: Sequence[m.Argument]) -> list[Any]:
+    def _arguments(self, arguments: Sequence[m.Argument]) -> list[Any]:
         return [
-            self._buffers[each.buffer] if isinstance(each, m.BufferArgument) else decode(each.value)
-            for each in given
+            self._buffers[arg.buffer] if isinstance(arg, m.BufferArgument) else decode(arg.value)
+            for arg in arguments
         ]
 
     def _write(self, tensors: list[Any], into: m.Into) -> None:
@@ -264,6 +264,6 @@ class Handler:
         synchronize(self._device)
 
     def _forget(self) -> None:
-        self._held.clear()
+        self._outputs_by_call.clear()
         if self._timer is not None:
             self._timer.forget()

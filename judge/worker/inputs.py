@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from judge.worker.buffers import OpenBuffers
 from judge.worker.messages import InputSpec, ValueKind
 from judge.worker.problem import InputError, LoadedProblem
-from judge.worker.seeds import DRAWN, generator
+from judge.worker.seeds import RANDOM_DTYPES, generator
 
 # Bounds of "large". In float32 and bfloat16 (both up to 2^128) the cubes of 2^40 are 2^120, and 256
 # of them can be summed: activations with cubes, squares and products of a million terms stay
@@ -113,7 +113,7 @@ def fill(tensor: Any, kind: ValueKind, seed: int, index: int = 0) -> None:
 
 def _triangle(tensor: Any) -> Callable[[Any], Any] | None:
     """Return what zeroes the other triangle in place, where that is zero and this one is not."""
-    if tensor.dtype not in DRAWN or tensor.dim() < 2 or min(tensor.shape[-2:]) < 2:
+    if tensor.dtype not in RANDOM_DTYPES or tensor.dim() < 2 or min(tensor.shape[-2:]) < 2:
         return None
     row, col = (size - 1 for size in tensor.shape[-2:])
     # A corner first: few matrices need to be read whole.
@@ -143,13 +143,13 @@ def _write(tensor: Any, kind: ValueKind, random: torch.Generator) -> None:
         case ValueKind.SHIFTED:
             _draw(tensor, lambda t: t.normal_(_SHIFT, 1.0, generator=random))
         case ValueKind.APART:
-            _draw(tensor, lambda t: _part(t.normal_(0.0, 1.0, generator=random), random))
+            _draw(tensor, lambda t: _shift_means(t.normal_(0.0, 1.0, generator=random), random))
         case ValueKind.UNEVEN:
             _draw(tensor, lambda t: _scale(t, random))
 
 
 def _draw(tensor: Any, write: Any) -> None:
-    if tensor.dtype in DRAWN:
+    if tensor.dtype in RANDOM_DTYPES:
         write(tensor)
     else:
         wide = tensor.float()
@@ -162,16 +162,16 @@ def _scale(tensor: Any, random: Any) -> None:
     for dim in sorted({0, tensor.dim() - 1}) if tensor.dim() else ():
         size = tensor.shape[dim]
         powers = torch.randint(_HALVINGS + 1, (size,), generator=random, device=tensor.device)
-        shape = [size if each == dim else 1 for each in range(tensor.dim())]
+        shape = [size if axis == dim else 1 for axis in range(tensor.dim())]
         tensor.mul_(torch.exp2(-powers.to(tensor.dtype)).view(shape))
 
 
-def _part(tensor: Any, random: Any) -> None:
+def _shift_means(tensor: Any, random: Any) -> None:
     """Add a power of two of either sign to each element of the first dimension."""
     shape = [size if dim == 0 else 1 for dim, size in enumerate(tensor.shape)]
-    drawn = torch.randint(2 * _MEANS, shape, generator=random, device=tensor.device)
-    mean = torch.exp2((drawn // 2).to(tensor.dtype)) * (_SHIFT / 2.0 ** (_MEANS - 1))
-    tensor.add_(torch.where(drawn % 2 == 0, mean, -mean))
+    draws = torch.randint(2 * _MEANS, shape, generator=random, device=tensor.device)
+    mean = torch.exp2((draws // 2).to(tensor.dtype)) * (_SHIFT / 2.0 ** (_MEANS - 1))
+    tensor.add_(torch.where(draws % 2 == 0, mean, -mean))
 
 
 def _infinities(tensor: Any, random: Any) -> None:

@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from judge.worker.card import answer_for_a_card
+from judge.worker.card import report_fake_gpu
 from judge.worker.kernel_memory import MOST_NOTES, KernelMemory
 from judge.worker.loops import Loops
 from kb.interpreter import make_faster
@@ -48,41 +48,41 @@ class _Moves(TorchDispatchMode):  # type: ignore[misc]
         if _ALLOCATES.match(name):
             result = func(*args, **kwargs)
             if type(result) is torch.Tensor:
-                memory.know(result)
+                memory.track(result)
             return result
-        touched = memory.of(tree_leaves((args, kwargs)))
+        regions = memory.regions_of(tree_leaves((args, kwargs)))
         aliases = [value.alias_info for value in func._schema.returns]
-        if not touched or any(alias is not None and not alias.is_write for alias in aliases):
+        if not regions or any(alias is not None and not alias.is_write for alias in aliases):
             return func(*args, **kwargs)
         if not _MOVES.match(name):
             memory.computed.add(name.replace("::", ".", 1))
             return func(*args, **kwargs)
-        written = any(
+        writes = any(
             argument.alias_info is not None and argument.alias_info.is_write
             for argument in func._schema.arguments
         )
-        if written and name == "aten::copy_" and _same(args[0], args[1]):
+        if writes and name == "aten::copy_" and _same(args[0], args[1]):
             return args[0]  # the interpreter copies every argument back to itself
-        fresh = []
-        with memory.revealed(touched, written=written):
+        new_tensors = []
+        with memory.revealed(regions, written=writes):
             result = func(*args, **kwargs)
             for leaf in tree_leaves(result):
-                if type(leaf) is torch.Tensor and not memory.of([leaf]):
-                    fresh.append(leaf)
-                    memory.know(leaf)
-        for each in fresh:
-            memory.hide(each)
-            for region in memory.of([each]):
-                region.given = False
+                if type(leaf) is torch.Tensor and not memory.regions_of([leaf]):
+                    new_tensors.append(leaf)
+                    memory.track(leaf)
+        for tensor in new_tensors:
+            memory.hide(tensor)
+            for region in memory.regions_of([tensor]):
+                region.is_input = False
         return result
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(left: Any, right: Any) -> bool:
     return bool(
-        one.data_ptr() == other.data_ptr()
-        and one.dtype == other.dtype
-        and one.shape == other.shape
-        and one.stride() == other.stride()
+        left.data_ptr() == right.data_ptr()
+        and left.dtype == right.dtype
+        and left.shape == right.shape
+        and left.stride() == right.stride()
     )
 
 
@@ -138,7 +138,7 @@ class Watch:
         self.loops.watch(interpreter)
         self._note_launches(interpreter.GridExecutor)
         self._take_first(autotuner.Autotuner)
-        answer_for_a_card(self.notes.setdefault)
+        report_fake_gpu(self.notes.setdefault)
 
     def begin(self, most_accesses: int | None) -> None:
         """Count the accesses of one call, which ends with TooLongError after so many."""
@@ -158,18 +158,18 @@ class Watch:
         self.accesses += 1
         if self._most_accesses is not None and self.accesses > self._most_accesses:
             raise TooLongError(f"it makes more than {self._most_accesses} memory accesses")
-        return pointers if self.memory is None else self.memory.at(pointers, mask, what)
+        return pointers if self.memory is None else self.memory.translate(pointers, mask, what)
 
     @contextlib.contextmanager
     def hidden(self, inputs: Sequence[Any]) -> Iterator[KernelMemory]:
         """Hide the inputs from the host meanwhile: floating-point ones, or where none is, all."""
         memory = KernelMemory()
-        given = [input_ for input_ in inputs if isinstance(input_, torch.Tensor)]
-        real = [each for each in given if each.is_floating_point() or each.is_complex()]
-        for each in given:
-            memory.know(each, given=True)
-        for each in real or given:
-            memory.hide(each)
+        tensors = [input_ for input_ in inputs if isinstance(input_, torch.Tensor)]
+        floating = [t for t in tensors if t.is_floating_point() or t.is_complex()]
+        for t in tensors:
+            memory.track(t, is_input=True)
+        for t in floating or tensors:
+            memory.hide(t)
         self.memory = memory
         try:
             with _Moves(memory):
@@ -183,15 +183,15 @@ class Watch:
 
         def launch(grid: Any, *args: Any, **kwargs: Any) -> Any:
             if self.memory is not None:
-                self.memory.launched([*args, *kwargs.values()])
-            given = dict(zip(grid.arg_names, args, strict=False)) | kwargs
-            constants = (given.get(name) for name in grid.constexprs)
+                self.memory.note_launch([*args, *kwargs.values()])
+            arguments = dict(zip(grid.arg_names, args, strict=False)) | kwargs
+            constants = (arguments.get(name) for name in grid.constexprs)
             if len(self.blocks) < MOST_NOTES:
                 self.blocks |= {constant for constant in constants if type(constant) is int}
-            given_grid = grid.grid
+            original_grid = grid.grid
             grid.grid = lambda values: self._note_grid(
                 str(getattr(grid.fn, "__name__", "kernel")),
-                given_grid(values) if callable(given_grid) else given_grid,
+                original_grid(values) if callable(original_grid) else original_grid,
             )
             return original(grid, *args, **kwargs)
 
@@ -206,16 +206,16 @@ class Watch:
 
     def _take_first(self, tuner: Any) -> None:
         """Have the autotuner take the first configuration: there is nothing to time here."""
-        pruned: Callable[..., Any] = tuner.prune_configs
+        original: Callable[..., Any] = tuner.prune_configs
 
         def first(tuning: Any, kwargs: Any) -> Any:
-            found = list(itertools.islice(pruned(tuning, kwargs), 1))
+            first_config = list(itertools.islice(original(tuning, kwargs), 1))
             name = str(getattr(tuning.base_fn, "__name__", "a kernel"))[:60]
             if len(self.notes) < MOST_NOTES:
                 self.notes[
                     f"the interpreter takes the first of {len(tuning.configs)} configurations of "
-                    f"{name}: {found[0]}"
+                    f"{name}: {first_config[0]}"
                 ] = None
-            return found
+            return first_config
 
         tuner.prune_configs = first

@@ -28,36 +28,36 @@ class _Region:
     storage: Any
     """Held, so that its address is not used again meanwhile."""
     address: int
-    truth: Any
+    kernel_bytes: Any
     """uint8 array: what kernels load and store."""
-    shown: Any
+    host_bytes: Any
     """uint8 array: what the host sees."""
-    given: bool
+    is_input: bool
     """It belongs to an input."""
 
     @property
     def size(self) -> int:
-        return int(self.truth.size)
+        return int(self.kernel_bytes.size)
 
-    def show(self, contents: Any) -> None:
+    def write_host(self, contents: Any) -> None:
         """Write an array over what the host sees."""
         ctypes.memmove(self.address, contents.ctypes.data, self.size)
 
-    def seen(self) -> Any:
+    def read_host(self) -> Any:
         """Tensors in the host's memory."""
-        found = np.empty(self.size, np.uint8)
-        ctypes.memmove(found.ctypes.data, self.address, self.size)
-        return found
+        contents = np.empty(self.size, np.uint8)
+        ctypes.memmove(contents.ctypes.data, self.address, self.size)
+        return contents
 
-    def follow(self) -> bool:
+    def sync_from_host(self) -> bool:
         """Take over what the host wrote where nothing was hidden; False where something was."""
-        seen = self.seen()
-        if np.array_equal(seen, self.shown):
+        data = self.read_host()
+        if np.array_equal(data, self.host_bytes):
             return True
-        open_ = not self.given and np.array_equal(self.truth, self.shown)
-        if open_:
-            self.truth[:], self.shown = seen, seen  # in place: its address is noted
-        return open_
+        unhidden = not self.is_input and np.array_equal(self.kernel_bytes, self.host_bytes)
+        if unhidden:
+            self.kernel_bytes[:], self.host_bytes = data, data  # in place: its address is noted
+        return unhidden
 
 
 class KernelMemory:
@@ -71,37 +71,37 @@ class KernelMemory:
         self._regions: dict[int, _Region] = {}
         self._random = np.random.default_rng()
         self._lock = threading.RLock()
-        self._tables = False
+        self._has_tables = False
         """Addresses may come from elsewhere than from the arguments of a launch."""
         self._sort()
 
     def hide(self, tensor: Any) -> None:
         """Keep an input's values from the host."""
-        region = self.know(tensor, given=True)
+        region = self.track(tensor, is_input=True)
         if region is not None:
-            region.shown = self._others(region.truth, tensor.dtype)
-            region.show(region.shown)
+            region.host_bytes = self._decoy_bytes(region.kernel_bytes, tensor.dtype)
+            region.write_host(region.host_bytes)
 
-    def know(self, tensor: Any, *, given: bool = False) -> _Region | None:
+    def track(self, tensor: Any, *, is_input: bool = False) -> _Region | None:
         """Note a tensor's memory, with what it holds now."""
         storage = tensor.untyped_storage()
         address, size = storage.data_ptr(), storage.nbytes()
         if not address or not size or tensor.device.type != "cpu":
             return None
         with self._lock:
-            known = self._regions.get(address)
-            if known is not None and known.size == size:
-                return known
-            region = _Region(storage, address, np.empty(size, np.uint8), None, given)
-            region.truth = region.seen()
-            region.shown = region.truth.copy()
+            existing = self._regions.get(address)
+            if existing is not None and existing.size == size:
+                return existing
+            region = _Region(storage, address, np.empty(size, np.uint8), None, is_input)
+            region.kernel_bytes = region.read_host()
+            region.host_bytes = region.kernel_bytes.copy()
             self._regions[address] = region
             self._sort()
             return region
 
-    def of(self, tensors: Sequence[Any]) -> list[_Region]:
+    def regions_of(self, tensors: Sequence[Any]) -> list[_Region]:
         """The regions that tensors lie in, each once."""
-        found: dict[int, _Region] = {}
+        regions: dict[int, _Region] = {}
         for tensor in tensors:
             # A fake or functional tensor has no memory to ask for.
             if (
@@ -110,13 +110,13 @@ class KernelMemory:
             ):
                 region = self._regions.get(tensor.untyped_storage().data_ptr())
                 if region is not None:
-                    found[region.address] = region
-        return list(found.values())
+                    regions[region.address] = region
+        return list(regions.values())
 
-    def launched(self, values: Sequence[Any]) -> None:
+    def note_launch(self, values: Sequence[Any]) -> None:
         """Note the arguments of a launch, and what the host has written meanwhile."""
         for region in self._regions.values():
-            region.follow()
+            region.sync_from_host()
         self._arguments(values)
 
     def _arguments(self, values: Sequence[Any]) -> None:
@@ -124,10 +124,10 @@ class KernelMemory:
             if isinstance(value, tuple | list):
                 self._arguments(value)
             elif isinstance(value, torch.Tensor):
-                self._tables = self._tables or value.dtype in (torch.int64, torch.uint64)
-                self.know(value)
+                self._has_tables = self._has_tables or value.dtype in (torch.int64, torch.uint64)
+                self.track(value)
             elif isinstance(value, int):
-                self._tables = self._tables or value >= _LEAST_ADDRESS
+                self._has_tables = self._has_tables or value >= _LEAST_ADDRESS
             elif hasattr(value, "base"):
                 self._arguments([value.base])
 
@@ -135,39 +135,39 @@ class KernelMemory:
     def revealed(self, regions: Sequence[_Region], *, written: bool) -> Iterator[None]:
         """Let the host see what kernels see, meanwhile."""
         for region in regions:
-            region.follow()
-            region.show(region.truth)
+            region.sync_from_host()
+            region.write_host(region.kernel_bytes)
         try:
             yield
         finally:
             for region in regions:
                 if written:
-                    region.truth[:] = region.seen()
-                region.show(region.shown)
+                    region.kernel_bytes[:] = region.read_host()
+                region.write_host(region.host_bytes)
 
     def finish(self) -> None:
         """Put what kernels see where the host sees it; an input that the host changed stays so."""
         for region in self._regions.values():
-            if region.follow() or not region.given:
-                region.show(region.truth)
+            if region.sync_from_host() or not region.is_input:
+                region.write_host(region.kernel_bytes)
         self._regions = {}
         self._sort()
 
-    def at(self, pointers: Any, mask: Any, what: str) -> Any:
+    def translate(self, pointers: Any, mask: Any, what: str) -> Any:
         """Addresses of what kernels see, for addresses of the host's memory."""
-        place = np.searchsorted(self._starts, pointers, side="right") - 1
-        known = (place >= 0) & (pointers < self._ends[place])
-        if not known.all():
-            self._beside(pointers, known | ~mask if mask is not None else known, what)
-        return np.where(known, pointers + self._steps[place], pointers)
+        index = np.searchsorted(self._starts, pointers, side="right") - 1
+        inside = (index >= 0) & (pointers < self._ends[index])
+        if not inside.all():
+            self._note_out_of_bounds(pointers, inside | ~mask if mask is not None else inside, what)
+        return np.where(inside, pointers + self._steps[index], pointers)
 
-    def _beside(self, pointers: Any, fine: Any, what: str) -> None:
-        if self.outside or self._tables or bool(fine.all()):
+    def _note_out_of_bounds(self, pointers: Any, in_bounds: Any, what: str) -> None:
+        if self.outside or self._has_tables or bool(in_bounds.all()):
             return
-        for each in pointers[~fine].ravel()[:MOST_NOTES].tolist():
-            place = int(np.searchsorted(self._starts, np.uint64(each), side="right")) - 1
-            after = each - int(self._ends[place]) if place >= 0 else _NEAR
-            before = int(self._starts[place + 1]) - each if place + 1 < self._count else _NEAR
+        for pointer in pointers[~in_bounds].ravel()[:MOST_NOTES].tolist():
+            index = int(np.searchsorted(self._starts, np.uint64(pointer), side="right")) - 1
+            after = pointer - int(self._ends[index]) if index >= 0 else _NEAR
+            before = int(self._starts[index + 1]) - pointer if index + 1 < self._count else _NEAR
             if min(after, before) < _NEAR:
                 if after > before:
                     where = f"{before} bytes before the start"
@@ -177,32 +177,32 @@ class KernelMemory:
                 return
 
     def _sort(self) -> None:
-        regions = sorted(self._regions.values(), key=lambda each: each.address)
+        regions = sorted(self._regions.values(), key=lambda region: region.address)
         self._count = len(regions)
         # One more than there are: a place that is none is looked up as well.
         starts = [region.address for region in regions]
         self._starts = np.array(starts, np.uint64)
         self._ends = np.array([*(region.address + region.size for region in regions), 0], np.uint64)
-        steps = [(region.truth.ctypes.data - region.address) % (1 << 64) for region in regions]
+        steps = [(r.kernel_bytes.ctypes.data - r.address) % (1 << 64) for r in regions]
         self._steps = np.array([*steps, 0], np.uint64)
 
-    def _others(self, truth: Any, dtype: Any) -> Any:
+    def _decoy_bytes(self, truth: Any, dtype: Any) -> Any:
         """Bytes of other numbers: drawn from the same ones, floating-point ones scaled at random.
 
         Drawn with repetition, they have other sums; an index stays an index.
         """
         size = torch.empty(0, dtype=dtype).element_size()
         items = truth[: truth.size // size * size].reshape(-1, size)
-        drawn = items[self._random.integers(0, len(items), len(items))] if len(items) else items
-        plain = {torch.float64: np.float64, torch.float32: np.float32, torch.float16: np.float16}
+        draw = items[self._random.integers(0, len(items), len(items))] if len(items) else items
+        dtypes = {torch.float64: np.float64, torch.float32: np.float32, torch.float16: np.float16}
         factors = self._random.uniform(0.5, 1.75, len(items)).astype(np.float32)
         with np.errstate(all="ignore"):
-            if dtype in plain:
-                values = drawn.reshape(-1).view(plain[dtype])
-                drawn = (values * factors).astype(plain[dtype]).view(np.uint8)
+            if dtype in dtypes:
+                values = draw.reshape(-1).view(dtypes[dtype])
+                draw = (values * factors).astype(dtypes[dtype]).view(np.uint8)
             elif dtype is torch.bfloat16:
-                wide = (drawn.reshape(-1).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-                drawn = ((wide * factors).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+                wide = (draw.reshape(-1).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+                draw = ((wide * factors).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
         others = truth.copy()
-        others[: items.size] = drawn.reshape(-1)
+        others[: items.size] = draw.reshape(-1)
         return others

@@ -16,7 +16,7 @@ class Loops:
 
     def __init__(self) -> None:
         self.turns: dict[str, int] = {}
-        self._now: dict[str, int] = {}
+        self._current: dict[str, int] = {}
 
     def watch(self, interpreter: Any) -> None:
         """Have Triton's interpreter (its module) count from now on, in functions it rewrites."""
@@ -29,28 +29,28 @@ class Loops:
 
         rewriter._transform_ast = transform
         # The interpreter shows its own names to every function that it rewrites.
-        setattr(interpreter, _LOOP, self._counted)
-        setattr(interpreter, _BEGIN, self._begins)
-        setattr(interpreter, _TURN, self._turns)
+        setattr(interpreter, _LOOP, self._count_iterations)
+        setattr(interpreter, _BEGIN, self._start_loop)
+        setattr(interpreter, _TURN, self._count_turn)
 
-    def _counted(self, values: Iterable[Any], line: int) -> Iterator[Any]:
+    def _count_iterations(self, values: Iterable[Any], line: int) -> Iterator[Any]:
         count = 0
         try:
             for value in values:
                 count += 1
                 yield value
         finally:
-            self._most(str(line), count)
+            self._record(str(line), count)
 
-    def _begins(self, line: int) -> None:
-        self._now[str(line)] = 0
-        self._most(str(line), 0)
+    def _start_loop(self, line: int) -> None:
+        self._current[str(line)] = 0
+        self._record(str(line), 0)
 
-    def _turns(self, line: int) -> None:
-        self._now[str(line)] = self._now.get(str(line), 0) + 1
-        self._most(str(line), self._now[str(line)])
+    def _count_turn(self, line: int) -> None:
+        self._current[str(line)] = self._current.get(str(line), 0) + 1
+        self._record(str(line), self._current[str(line)])
 
-    def _most(self, line: str, count: int) -> None:
+    def _record(self, line: str, count: int) -> None:
         if line in self.turns or len(self.turns) < _MOST_LOOPS:
             self.turns[line] = max(count, self.turns.get(line, 0))
 
@@ -68,11 +68,11 @@ class _Counting(ast.NodeTransformer):
         """Names that hold sizes or quotients."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         self._sized = {
-            each.arg
-            for each in given
-            if each.annotation is None or "constexpr" not in ast.unparse(each.annotation)
+            parameter.arg
+            for parameter in parameters
+            if parameter.annotation is None or "constexpr" not in ast.unparse(parameter.annotation)
         }
         for inner in ast.walk(node):
             if isinstance(inner, ast.Assign) and self._is_sized(inner.value):
@@ -92,11 +92,11 @@ class _Counting(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
-        called = node.iter.func if isinstance(node.iter, ast.Call) else None
-        unrolled = isinstance(called, ast.Attribute) and called.attr == "static_range"
+        function = node.iter.func if isinstance(node.iter, ast.Call) else None
+        unrolled = isinstance(function, ast.Attribute) and function.attr == "static_range"
         arguments = node.iter.args if isinstance(node.iter, ast.Call) else []
         steps = len(arguments) > _WITHOUT_STEP and not isinstance(arguments[-1], ast.Constant)
-        if called is not None and not unrolled and (steps or any(map(self._is_sized, arguments))):
+        if function is not None and not unrolled and (steps or any(map(self._is_sized, arguments))):
             node.iter = _call(_LOOP, [node.iter, ast.Constant(node.lineno)], node)
         return node
 

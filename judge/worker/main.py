@@ -32,7 +32,7 @@ def main(connection: socket.socket, policy: Policy) -> None:
     tempfile.tempdir = None
     channel = Channel(connection)
     handler = Handler(policy.scratch)
-    restore_signals = _signals()
+    restore_signals = _remember_signals()
     number = 0
     while True:
         # A signal handler or a trace function of the candidate can raise anywhere in here: nothing
@@ -75,12 +75,12 @@ def _flush() -> None:
             stream.flush()
 
 
-def _signals() -> Callable[[], None]:
+def _remember_signals() -> Callable[[], None]:
     """Remember signal handlers and timers; the result puts them back."""
     if threading.current_thread() is not threading.main_thread():
         return lambda: None  # only a process's main thread can set handlers
     numbers = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
     unset, set_timer, get, put = signal.alarm, signal.setitimer, signal.getsignal, signal.signal
     timers = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
@@ -88,7 +88,7 @@ def _signals() -> Callable[[], None]:
         unset(0)
         for timer in timers:
             set_timer(timer, 0)
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             if handler is not None and get(number) is not handler:
                 put(number, handler)
         sys.settrace(None)

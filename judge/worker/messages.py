@@ -39,7 +39,7 @@ def one_line(text: str, limit: int = MAX_ERROR_CHARS) -> str:
 
 def is_device_error(message: str) -> bool:
     """Whether an error is one after which a process cannot use the GPU any more."""
-    return any(each in message for each in _DEVICE_ERRORS)
+    return any(marker in message for marker in _DEVICE_ERRORS)
 
 
 def read_reply(line: bytes, expected: type[R], number: int) -> R | Failed:

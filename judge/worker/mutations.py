@@ -32,23 +32,23 @@ def mutated_inputs(inputs: list[Any], mutation: Mutation | None) -> list[Any]:
     index = mutation.index
     if index >= len(inputs) or not isinstance(inputs[index], torch.Tensor):
         raise MutationError(f"input {index} is no tensor")
-    changed = inputs[index].clone()
-    if not changed.is_floating_point() or changed.numel() == 0:
+    mutated = inputs[index].clone()
+    if not mutated.is_floating_point() or mutated.numel() == 0:
         raise MutationError(f"input {index} is no floating-point tensor with elements")
     if mutation.name == "truncate":
-        if not -changed.dim() <= mutation.dim < changed.dim():
+        if not -mutated.dim() <= mutation.dim < mutated.dim():
             raise MutationError(f"input {index} has no dimension {mutation.dim}")
-        size = changed.shape[mutation.dim]
+        size = mutated.shape[mutation.dim]
         tail = max(1, size // _TRUNCATED)
-        changed.narrow(mutation.dim, size - tail, tail).zero_()
+        mutated.narrow(mutation.dim, size - tail, tail).zero_()
     else:
-        random = generator(changed.device, mutation.seed, index)
-        flat = changed.view(-1)
+        random = generator(mutated.device, mutation.seed, index)
+        flat = mutated.view(-1)
         # In parts: a mask of random numbers beside 2^31 elements would take 8 GB.
         for part in flat.split(1 << 26):
-            dropped = torch.randint(_TAPS, part.shape, generator=random, device=part.device) == 0
-            part.masked_fill_(dropped, 0.0)
-    return [*inputs[:index], changed, *inputs[index + 1 :]]
+            mask = torch.randint(_TAPS, part.shape, generator=random, device=part.device) == 0
+            part.masked_fill_(mask, 0.0)
+    return [*inputs[:index], mutated, *inputs[index + 1 :]]
 
 
 @contextlib.contextmanager
@@ -69,9 +69,9 @@ def mutated_model(model: Any, mutation: Mutation | None) -> Iterator[None]:
         raise MutationError(f"{mutation.parameter!r} is no parameter with spatial dimensions")
     tap = (slice(None), slice(None), *([0] * (tensor.dim() - 2)))
     data = tensor.detach()
-    kept = data[tap].clone()
+    original = data[tap].clone()
     data[tap] = 0
     try:
         yield
     finally:
-        data[tap] = kept
+        data[tap] = original

@@ -17,7 +17,7 @@ import torch
 
 from judge.worker.messages import Observed, Precision
 from judge.worker.originals import patched
-from judge.worker.seeds import precision_now
+from judge.worker.seeds import get_precision
 
 _MOST_NAMES: Final = 400
 _LABEL: Final = 300
@@ -72,18 +72,18 @@ class Observer:
     def __init__(self, device: str, precision: Precision) -> None:
         self._device = torch.device(device)
         self._libraries = loaded_libraries()
-        self._changed = patched()
+        self._find_patched = patched()
         self._declared = precision
 
     def glance(self, notes: list[str]) -> Observed:
         """Say what can be seen without watching: libraries, replaced functions, settings."""
         notes = list(notes)
-        if precision_now() != self._declared:
-            notes.append(f"TF32 was set to {precision_now()} after {self._declared} was declared")
+        if get_precision() != self._declared:
+            notes.append(f"TF32 was set to {get_precision()} after {self._declared} was declared")
         libraries = sorted(loaded_libraries() - self._libraries)
         return Observed(
             libraries=[library[-_LABEL:] for library in libraries[:200]],
-            patched=self._changed(),
+            patched=self._find_patched(),
             notes=[note[:_LABEL] for note in notes[:50]],
         )
 
@@ -107,34 +107,34 @@ class Observer:
 
         with _triton_launches() as launches:
             try:
-                events = self._profiled(call)
+                events = self._profile_call(call)
             except Exception as error:
                 notes = [f"the profiler failed: {type(error).__name__}: {error}"]
             if not outcomes:
                 call()
-        returned, raised = outcomes[0]
-        if raised is not None:
-            raise raised
+        returned, exception = outcomes[0]
+        if exception is not None:
+            raise exception
         on_gpu = [e for e in events if e.device_type == torch.autograd.DeviceType.CUDA]
         on_cpu = [e for e in events if e.device_type != torch.autograd.DeviceType.CUDA]
         operators = collections.Counter(str(e.name) for e in on_cpu)
         # The first event is the marker, which tells the number of the current stream.
         marker, work = on_gpu[:1], on_gpu[1:]
-        other: bool | None = None
-        card: bool | None = None
+        other_stream: bool | None = None
+        other_card: bool | None = None
         if marker and work:
-            card = any(e.device_index != marker[0].device_index for e in work)
-            other = any(e.device_resource_id != marker[0].device_resource_id for e in work)
+            other_card = any(e.device_index != marker[0].device_index for e in work)
+            other_stream = any(e.device_resource_id != marker[0].device_resource_id for e in work)
         return returned, {
-            "triton_launches": _most(launches),
-            "aten": _most(compute_only(operators)),
-            "kernels": _most(collections.Counter(str(e.name) for e in work)),
-            "other_stream": other,
-            "other_card": card,
+            "triton_launches": _most_frequent(launches),
+            "aten": _most_frequent(compute_only(operators)),
+            "kernels": _most_frequent(collections.Counter(str(e.name) for e in work)),
+            "other_stream": other_stream,
+            "other_card": other_card,
             "notes": notes,
         }
 
-    def _profiled(self, call: Callable[[], None]) -> list[Any]:
+    def _profile_call(self, call: Callable[[], None]) -> list[Any]:
         """Call under the profiler; the events in order of time."""
         on_gpu = self._device.type == "cuda"
         activities = [torch.profiler.ProfilerActivity.CPU]
@@ -154,7 +154,7 @@ class Observer:
         return sorted(events, key=lambda event: event.time_range.start)
 
 
-def _most(counts: dict[str, int]) -> dict[str, int]:
+def _most_frequent(counts: dict[str, int]) -> dict[str, int]:
     """Keep the names that occur most."""
     most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:_MOST_NAMES]
     return {name[:_LABEL]: count for name, count in most}

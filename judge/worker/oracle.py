@@ -17,7 +17,7 @@ from judge.worker.buffers import (
     dtype_name,
     spec_of,
 )
-from judge.worker.carried import carried
+from judge.worker.carried import find_carried_state
 from judge.worker.mutations import mutated_inputs, mutated_model
 from judge.worker.outputs import flatten
 from judge.worker.problem import LoadedProblem, move, set_state
@@ -48,7 +48,7 @@ class Oracle:
     problem
         The loaded problem; its model is copied and stays as it is.
     carried
-        What `carried` found at another shape of the problem; None if it was not asked yet.
+        What `find_carried_state` returned at another shape of the problem; None: not called yet.
     """
 
     def __init__(self, problem: LoadedProblem, carried: list[str] | None = None) -> None:
@@ -91,7 +91,7 @@ class Oracle:
         rows = inputs[min(sliced)].shape[0] if sliced else 1
         step = math.ceil(rows / min(chunks, rows))
         starts = range(0, rows, step)
-        described: list[m.TensorSpec] = []
+        specs: list[m.TensorSpec] = []
         for start in starts:
             part = _rows(inputs, sliced, slice(start, start + step)) if sliced else inputs
             outputs = self._evaluate(part, task)
@@ -100,19 +100,19 @@ class Oracle:
             for output, target in zip(outputs, targets, strict=True):
                 if target is not None:
                     _write(output, target, (start, start + step, rows))
-            described = described or [spec_of(output) for output in outputs]
+            specs = specs or [spec_of(output) for output in outputs]
         if len(starts) > 1:  # the first slice has `step` rows
-            described = [
+            specs = [
                 m.TensorSpec(
                     shape=(spec.shape[0] // step * rows, *spec.shape[1:]), dtype=spec.dtype
                 )
-                for spec in described
+                for spec in specs
             ]
-        return self._answer(described, len(starts))
+        return self._answer(specs, len(starts))
 
-    def _answer(self, described: list[m.TensorSpec], chunks: int = 1) -> m.OracleOutputs:
+    def _answer(self, specs: list[m.TensorSpec], chunks: int = 1) -> m.OracleOutputs:
         return m.OracleOutputs(
-            outputs=described,
+            outputs=specs,
             precision=self._precision,
             why_float32=self._why_float32,
             narrowed=self._narrowed,
@@ -161,14 +161,16 @@ class Oracle:
             return outputs
         finally:
             set_precision(self._problem.precision)
-            self._narrowed = self._narrowed or narrowing.seen
+            self._narrowed = self._narrowed or narrowing.detected
 
-    def _find_carried(self, called: Any, precision: Precision, inputs: list[Any]) -> list[str]:
+    def _find_carried(self, used_model: Any, precision: Precision, inputs: list[Any]) -> list[str]:
         dtype = getattr(torch, precision)
-        with default_dtype(dtype), self._problem.device, torch.no_grad():
-            return carried(
-                called, self._model(precision), [cast(input_, dtype) for input_ in inputs]
-            )
+        wide = [cast(value, dtype) for value in inputs]
+        try:
+            with default_dtype(dtype), self._problem.device, torch.no_grad():
+                return find_carried_state(used_model, self._model(precision), wide)
+        except torch.OutOfMemoryError:
+            return []
 
     def _model(self, precision: Precision) -> Any:
         if precision not in self._models:
@@ -225,23 +227,23 @@ class Oracle:
         ]
         if not batched or (rows := inputs[batched[0]].shape[0]) < 4:
             return frozenset()
-        same = frozenset(index for index in batched if inputs[index].shape[0] == rows)
-        for chosen in dict.fromkeys([same, frozenset(batched[:1])]):
-            picked = torch.tensor([0, 1, rows - 2, rows - 1], device=self._problem.device)
-            few = [
-                value.index_select(0, picked) if index in chosen else value
+        same_rows = frozenset(index for index in batched if inputs[index].shape[0] == rows)
+        for sliced in dict.fromkeys([same_rows, frozenset(batched[:1])]):
+            indices = torch.tensor([0, 1, rows - 2, rows - 1], device=self._problem.device)
+            samples = [
+                value.index_select(0, indices) if index in sliced else value
                 for index, value in enumerate(inputs)
             ]
-            if self._commutes(few, chosen, m.Oracle(inputs=[], method=method)):
-                return chosen
+            if self._commutes(samples, sliced, m.Oracle(inputs=[], method=method)):
+                return sliced
         return frozenset()
 
-    def _commutes(self, few: list[Any], chosen: frozenset[int], task: m.Oracle) -> bool:
+    def _commutes(self, samples: list[Any], sliced: frozenset[int], task: m.Oracle) -> bool:
         try:
-            whole = self._evaluate(few, task)
-            head = self._evaluate(_rows(few, chosen, slice(0, 1)), task)
-            tail = self._evaluate(_rows(few, chosen, slice(1, 4)), task)
-            return all(map(_concatenated, whole, head, tail))
+            whole = self._evaluate(samples, task)
+            head = self._evaluate(_rows(samples, sliced, slice(0, 1)), task)
+            tail = self._evaluate(_rows(samples, sliced, slice(1, 4)), task)
+            return all(map(_is_concatenation, whole, head, tail))
         except torch.OutOfMemoryError:
             raise
         except Exception:
@@ -251,38 +253,38 @@ class Oracle:
 class _Narrowing(TorchDispatchMode):  # type: ignore[misc]
     """Sees whether the model itself casts to a format narrower than the oracle's."""
 
-    seen = False
+    detected = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not self.seen and func.name() in ("aten::_to_copy", "aten::copy_"):
-            wanted = (kwargs or {}).get("dtype") or getattr(args[0], "dtype", None)
+        if not self.detected and func.name() in ("aten::_to_copy", "aten::copy_"):
+            target_dtype = (kwargs or {}).get("dtype") or getattr(args[0], "dtype", None)
             source = args[1] if func.name() == "aten::copy_" else args[0]
-            self.seen = _is_narrower(wanted, getattr(source, "dtype", None))
+            self.detected = _is_narrower(target_dtype, getattr(source, "dtype", None))
         return func(*args, **(kwargs or {}))
 
 
-def _is_narrower(one: Any, other: Any) -> bool:
-    if not (isinstance(one, torch.dtype) and isinstance(other, torch.dtype)):
+def _is_narrower(dtype: Any, other: Any) -> bool:
+    if not (isinstance(dtype, torch.dtype) and isinstance(other, torch.dtype)):
         return False
-    floating = one.is_floating_point and other.is_floating_point
-    return bool(floating and one.itemsize < other.itemsize)
+    floating = dtype.is_floating_point and other.is_floating_point
+    return bool(floating and dtype.itemsize < other.itemsize)
 
 
 def _rows(inputs: list[Any], sliced: frozenset[int], rows: slice) -> list[Any]:
     return [value[rows] if index in sliced else value for index, value in enumerate(inputs)]
 
 
-def _concatenated(whole: Any, head: Any, tail: Any) -> bool:
+def _is_concatenation(whole: Any, head: Any, tail: Any) -> bool:
     """Whether `whole` is `head` (one row's share) above `tail` (three rows' share)."""
     if whole.dim() == 0 or tail.shape[0] != 3 * head.shape[0]:
         return False
-    joined = torch.cat([head, tail])
-    if joined.shape != whole.shape or joined.dtype != whole.dtype:
+    both = torch.cat([head, tail])
+    if both.shape != whole.shape or both.dtype != whole.dtype:
         return False
     rtol = _COMMUTES_RTOL if whole.dtype == torch.float64 else 1e-4
     scale = float(whole.abs().amax()) if whole.numel() and not whole.is_complex() else 1.0
     atol = rtol * scale if math.isfinite(scale) else 0.0
-    return bool(torch.allclose(joined, whole, rtol=rtol, atol=atol, equal_nan=True))
+    return bool(torch.allclose(both, whole, rtol=rtol, atol=atol, equal_nan=True))
 
 
 def _write(output: Any, target: Any, rows: tuple[int, int, int]) -> None:
@@ -290,8 +292,8 @@ def _write(output: Any, target: Any, rows: tuple[int, int, int]) -> None:
     start, stop, total = rows
     share = target
     if start > 0 or stop < total:
-        per_row, rest = divmod(target.shape[0] if target.dim() else 0, total)
-        if not rest:
+        per_row, remainder = divmod(target.shape[0] if target.dim() else 0, total)
+        if not remainder:
             share = target[start * per_row : stop * per_row]
     if share.shape != output.shape or share.dtype != output.dtype:
         raise BadBufferError(

@@ -58,7 +58,7 @@ def _resolve(path: str) -> Any:
 
 def _own_functions() -> dict[str, tuple[dict[str, Any], str]]:
     """Every function of the worker's modules and classes: where it is kept, and its name there."""
-    found: dict[str, tuple[dict[str, Any], str]] = {}
+    functions: dict[str, tuple[dict[str, Any], str]] = {}
     for module_name, module in list(sys.modules.items()):
         if not module_name.startswith(_OWN):
             continue
@@ -67,12 +67,12 @@ def _own_functions() -> dict[str, tuple[dict[str, Any], str]]:
             for name, value in vars(module).items()
             if isinstance(value, type) and value.__module__.startswith(_OWN)
         }
-        for place, holder in {"": module, **classes}.items():
+        for class_name, holder in {"": module, **classes}.items():
             for name, value in vars(holder).items():
                 if isinstance(value, types.FunctionType):
-                    path = ".".join(filter(None, (module_name, place, name)))
-                    found[path] = (vars(holder), name)
-    return found
+                    path = ".".join(filter(None, (module_name, class_name, name)))
+                    functions[path] = (vars(holder), name)
+    return functions
 
 
 def _state(value: Any) -> tuple[Any, ...]:
@@ -85,26 +85,26 @@ def remember() -> Callable[[], list[str]]:
     """Take references now; the result names what is no longer the original."""
     paths = [f"{owner}.{name}" for owner, names in _WATCHED.items() for name in names.split()]
     originals = {path: _state(_resolve(path)) for path in paths}
-    own = {
-        path: (kept, name, kept[name], kept[name].__code__)  # a closure cannot be replaced
-        for path, (kept, name) in _own_functions().items()
+    own_functions = {
+        path: (owner, name, owner[name], owner[name].__code__)  # a closure cannot be replaced
+        for path, (owner, name) in _own_functions().items()
     }
     resolve, state, same = _resolve, _state, _same
 
     def changed() -> list[str]:
-        found = [path for path, was in originals.items() if not same(state(resolve(path)), was)]
-        found += [
+        names = [path for path, old in originals.items() if not same(state(resolve(path)), old)]
+        names += [
             path
-            for path, (kept, name, function, code) in own.items()
-            if function.__code__ is not code or kept.get(name) is not function
+            for path, (owner, name, function, code) in own_functions.items()
+            if function.__code__ is not code or owner.get(name) is not function
         ]
-        return found
+        return names
 
     return changed
 
 
-def _same(now: tuple[Any, ...], was: tuple[Any, ...]) -> bool:
-    return all(a is b for a, b in zip(now, was, strict=True))
+def _same(current: tuple[Any, ...], original: tuple[Any, ...]) -> bool:
+    return all(a is b for a, b in zip(current, original, strict=True))
 
 
 patched = functools.cache(remember)

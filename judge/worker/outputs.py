@@ -33,32 +33,32 @@ def flatten(returned: Any) -> list[Any]:
     OutputError
         Something else is in there, or no tensor is.
     """
-    found: list[Any] = []
-    _collect(returned, found, _DEPTH)
-    if not found:
+    tensors: list[Any] = []
+    _collect(returned, tensors, _DEPTH)
+    if not tensors:
         raise OutputError("it returned no tensor")
-    if len(found) > _MAX_OUTPUTS:
+    if len(tensors) > _MAX_OUTPUTS:
         raise OutputError(f"it returned more than {_MAX_OUTPUTS} tensors")
-    return found
+    return tensors
 
 
-def _collect(value: Any, found: list[Any], depth: int) -> None:
+def _collect(value: Any, tensors: list[Any], depth: int) -> None:
     kind = type(value)  # not isinstance, which believes what an object says of its class
     if issubclass(kind, torch.Tensor):
         if kind not in _PLAIN:
             # A subclass may compute when it is looked at, after the time was taken.
             raise OutputError(
-                f"output {len(found)} is a {kind.__name__}, a subclass of torch.Tensor: "
+                f"output {len(tensors)} is a {kind.__name__}, a subclass of torch.Tensor: "
                 "return plain tensors"
             )
         if value.layout != torch.strided or value.is_nested:
-            raise OutputError(f"output {len(found)} is not a dense tensor")
-        found.append(_detach(value))
-    elif (inside := _elements(value, kind)) is not None and depth:
-        for each in inside:
-            _collect(each, found, depth - 1)
+            raise OutputError(f"output {len(tensors)} is not a dense tensor")
+        tensors.append(_detach(value))
+    elif (elements := _elements(value, kind)) is not None and depth:
+        for element in elements:
+            _collect(element, tensors, depth - 1)
     elif value is not None:
-        raise OutputError(f"output {len(found)} is a {kind.__name__}, not a tensor")
+        raise OutputError(f"output {len(tensors)} is a {kind.__name__}, not a tensor")
 
 
 def _elements(value: Any, kind: type) -> Iterator[Any] | None:

@@ -27,13 +27,13 @@ def _poison_device(device: Any) -> None:
     free, _ = torch.cuda.mem_get_info(device)
     blocks: list[Any] = []
     with contextlib.suppress(torch.OutOfMemoryError):
-        blocks.extend(filled(_SMALL_BLOCK, device) for _ in range(_SMALL_BLOCKS))
-        blocks.append(filled(min(int(free * _LARGE_FRACTION), _LARGE_MOST), device))
+        blocks.extend(nan_bytes(_SMALL_BLOCK, device) for _ in range(_SMALL_BLOCKS))
+        blocks.append(nan_bytes(min(int(free * _LARGE_FRACTION), _LARGE_MOST), device))
     torch.cuda.synchronize(device)
     del blocks
 
 
-def filled(nbytes: int, device: Any) -> Any:
+def nan_bytes(nbytes: int, device: Any) -> Any:
     """Allocate bytes that are NaN in every format."""
     return torch.full((nbytes,), _BYTE, dtype=torch.uint8, device=device)
 

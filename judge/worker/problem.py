@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from judge.worker.buffers import dtype_of, spec_of
 from judge.worker.messages import InputSpec, LoadProblem, Parameter, Precision, Problem
 from judge.worker.modules import execute, member
-from judge.worker.seeds import DRAWN, generator, seed_everything, set_precision
+from judge.worker.seeds import RANDOM_DTYPES, generator, seed_everything, set_precision
 from judge.worker.values import NotEncodableError, encode
 
 # A tensor-free attribute longer than this (as JSON) configures nothing.
@@ -59,9 +59,9 @@ class LoadedProblem:
         self.built = [(name, copy.deepcopy(value)) for name, value in state(self.model)]
         """What calls may change in the model, as it is before the first one."""
         set_precision(self.precision)
-        _, *taken = inspect.signature(model_class.forward).parameters.values()
-        named = (p for p in taken if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
-        self.input_names = [p.name for p in named]
+        _, *parameters = inspect.signature(model_class.forward).parameters.values()
+        positional = (p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+        self.input_names = [p.name for p in positional]
         self.attributes = _attributes(self.model, model_class, self.init_inputs)
 
     def tensors(self) -> list[tuple[Parameter, Any]]:
@@ -70,13 +70,13 @@ class LoadedProblem:
         Those of the state dict come first, in its order.
         """
         model = self.model
-        order = {name: place for place, name in enumerate(model.state_dict(keep_vars=True))}
-        found: dict[str, tuple[Parameter, Any]] = {}
+        order = {name: index for index, name in enumerate(model.state_dict(keep_vars=True))}
+        tensors: dict[str, tuple[Parameter, Any]] = {}
 
         def add(name: str, tensor: Any, kind: Any) -> None:
-            if name not in found:
+            if name not in tensors:
                 described = Parameter(name=name, tensor=spec_of(tensor), kind=kind)
-                found[name] = (described, tensor.detach())
+                tensors[name] = (described, tensor.detach())
 
         for name, tensor in model.named_parameters(remove_duplicate=False):
             add(name, tensor, "parameter")
@@ -85,16 +85,16 @@ class LoadedProblem:
         for name, _, value in _plain_attributes(model):
             if isinstance(value, torch.Tensor):
                 add(name, value, "attribute")
-        return sorted(found.values(), key=lambda each: order.get(each[0].name, len(order)))
+        return sorted(tensors.values(), key=lambda pair: order.get(pair[0].name, len(order)))
 
-    def described(self) -> Problem:
+    def describe(self) -> Problem:
         """What the file defines, as the judge is told."""
         try:
             init_inputs = encode(self.init_inputs)
         except NotEncodableError:
             init_inputs = None
         return Problem(
-            parameters=[described for described, _ in self.tensors()],
+            parameters=[parameter for parameter, _ in self.tensors()],
             attributes=self.attributes,
             init_inputs=init_inputs,
             input_names=self.input_names,
@@ -111,12 +111,12 @@ class LoadedProblem:
         """
         seed_everything(seed)
         with self.device:
-            made = self._get_inputs()
-        if not isinstance(made, list | tuple):
-            raise InputError(f"get_inputs returned a {type(made).__name__}, not a list")
-        return [self._prepared(value, index) for index, value in enumerate(made)]
+            inputs = self._get_inputs()
+        if not isinstance(inputs, list | tuple):
+            raise InputError(f"get_inputs returned a {type(inputs).__name__}, not a list")
+        return [self._prepare(value, index) for index, value in enumerate(inputs)]
 
-    def _prepared(self, value: Any, index: int) -> Any:
+    def _prepare(self, value: Any, index: int) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         if value.layout != torch.strided or value.is_nested or value.is_quantized:
@@ -189,23 +189,23 @@ def _part_constants(model: Any, seed: int) -> list[str]:
     A kernel that leaves them out would be right, until the model is trained. Values are within
     half of what they were, or within half of 1 where that is 0; signs stay.
     """
-    learned = list(model.named_parameters())
+    candidates = list(model.named_parameters())
     for prefix, module in model.named_modules():
         if type(module).__module__.startswith("torch.nn."):
             buffers = module.named_buffers(prefix, recurse=False)
-            learned += [buffer for buffer in buffers if buffer[0].endswith(_STATISTICS)]
+            candidates += [buffer for buffer in buffers if buffer[0].endswith(_STATISTICS)]
     redrawn = []
-    for number, (name, each) in enumerate(learned):
-        if isinstance(each, FakeTensor):  # where kernels are only compiled
+    for index, (name, tensor) in enumerate(candidates):
+        if isinstance(tensor, FakeTensor):  # where kernels are only compiled
             continue
-        if each.dtype not in DRAWN or each.numel() < 2 or 0 in each.stride():
+        if tensor.dtype not in RANDOM_DTYPES or tensor.numel() < 2 or 0 in tensor.stride():
             continue
-        first = float(each.reshape(-1)[0])
-        if not math.isfinite(first) or not bool((each == first).all()):
+        first = float(tensor.reshape(-1)[0])
+        if not math.isfinite(first) or not bool((tensor == first).all()):
             continue
-        drawn = torch.empty(each.shape, dtype=torch.float32, device=each.device)
-        drawn.uniform_(0.5, 1.5, generator=generator(each.device, seed, number))
-        each.copy_(drawn * (first or 1.0))
+        factors = torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device)
+        factors.uniform_(0.5, 1.5, generator=generator(tensor.device, seed, index))
+        tensor.copy_(factors * (first or 1.0))
         redrawn.append(name)
     return redrawn
 
@@ -219,26 +219,26 @@ def _plain_attributes(model: Any) -> Iterator[tuple[str, str, Any]]:
 
 def _attributes(model: Any, model_class: Any, init_inputs: list[Any]) -> dict[str, Any]:
     """Return plain values by dotted name: the constructor's arguments, then attributes."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
 
     def add(name: str, value: Any) -> None:
-        if len(found) >= _MAX_ATTRIBUTES or name in found:
+        if len(attributes) >= _MAX_ATTRIBUTES or name in attributes:
             return
         try:
             encoded = encode(value)
         except NotEncodableError:
             return
         if len(repr(encoded)) <= _MAX_ATTRIBUTE_CHARS:
-            found[name] = encoded
+            attributes[name] = encoded
 
     for dotted, name, value in _plain_attributes(model):
         if not name.startswith("_") and name != "training":
             add(dotted, value)
     try:
-        bound = inspect.signature(model_class).bind(*init_inputs)
-        bound.apply_defaults()
+        arguments = inspect.signature(model_class).bind(*init_inputs)
+        arguments.apply_defaults()
     except (TypeError, ValueError):
-        return found
-    for name, value in bound.arguments.items():
+        return attributes
+    for name, value in arguments.arguments.items():
         add(name, value)
-    return found
+    return attributes

@@ -9,7 +9,7 @@ import torch
 from judge.worker.messages import Precision
 
 # Formats in which torch draws numbers; others are drawn in float32 and cast.
-DRAWN: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+RANDOM_DTYPES: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def seed_everything(seed: int) -> None:
@@ -40,7 +40,7 @@ def set_precision(precision: Precision) -> None:
     torch.backends.cudnn.allow_tf32 = allowed
 
 
-def precision_now() -> Precision:
+def get_precision() -> Precision:
     """Tell what is allowed now, by either setting."""
     matmul = torch.get_float32_matmul_precision() != "highest"
     return "tf32" if matmul or torch.backends.cudnn.allow_tf32 else "ieee"

@@ -35,11 +35,11 @@ def encode(value: Any, depth: int = _DEPTH) -> JsonValue:
     if value is None or kind in (bool, int, float, str):
         return value  # type: ignore[no-any-return]
     if kind is list:
-        return [encode(each, depth - 1) for each in value]
+        return [encode(item, depth - 1) for item in value]
     if isinstance(value, tuple):  # torch.Size and named tuples among them
-        return {_TUPLE: [encode(each, depth - 1) for each in value]}
+        return {_TUPLE: [encode(item, depth - 1) for item in value]}
     if kind is dict and all(type(key) is str and not key.startswith("$") for key in value):
-        return {key: encode(each, depth - 1) for key, each in value.items()}
+        return {key: encode(item, depth - 1) for key, item in value.items()}
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.dtype):
         return {_DTYPE: str(value).removeprefix("torch.")}
@@ -55,7 +55,7 @@ def decode(value: JsonValue) -> Any:
         A dtype that torch does not know.
     """
     if isinstance(value, list):
-        return [decode(each) for each in value]
+        return [decode(item) for item in value]
     if isinstance(value, dict):
         if set(value) == {_TUPLE} and isinstance(elements := value[_TUPLE], list):
             return tuple(decode(element) for element in elements)
@@ -66,5 +66,5 @@ def decode(value: JsonValue) -> Any:
             if not isinstance(dtype, torch.dtype):
                 raise ValueError(f"torch has no dtype {value[_DTYPE]!r}")
             return dtype
-        return {key: decode(each) for key, each in value.items()}
+        return {key: decode(item) for key, item in value.items()}
     return value

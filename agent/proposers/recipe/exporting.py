@@ -1,7 +1,7 @@
 """Exports a problem's graph in a judging process, which has loaded torch already."""
 
 from agent.optimize.judge_requests import Kept, Request
-from judge.graph import exported
+from judge.graph import request_graph
 from judge.progress import Say
 from judge.worker import messages as m
 
@@ -20,4 +20,4 @@ class ExportGraph(Request[m.Graph]):
     def answer(self, kept: Kept, say: Say) -> m.Graph:  # noqa: ARG002 (see `Request`)
         """See `Request.answer`."""
         zygote = kept.zygote(interpret=self.interpret)
-        return exported(self.source, self.name, self.dtype, zygote)
+        return request_graph(self.source, self.name, self.dtype, zygote)

@@ -8,7 +8,7 @@ from pydantic import ConfigDict
 
 from judge.evaluate.buffers import Exported
 from judge.evaluate.session import Session, Worker, WorkerError
-from judge.evaluate.sets import l2_bytes, sets_fitting, sets_wanted
+from judge.evaluate.sets import l2_bytes, sets_fitting, sets_needed
 from judge.options import RunOptions
 from judge.problem.kernel import KernelFile
 from judge.worker import messages as m
@@ -117,4 +117,4 @@ def _count(inputs: list[m.InputSpec], device: str) -> int:
         return 1
     nbytes = sum(input_.tensor.nbytes for input_ in inputs if input_.tensor is not None)
     free = int(torch.cuda.mem_get_info(torch.device(device))[0])
-    return max(1, min(sets_wanted(nbytes, l2_bytes(device)), sets_fitting(nbytes, free)))
+    return max(1, min(sets_needed(nbytes, l2_bytes(device)), sets_fitting(nbytes, free)))

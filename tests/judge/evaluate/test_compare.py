@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from judge.evaluate import compare as module
-from judge.evaluate.compare import apart, compare, expect
+from judge.evaluate.compare import compare, distance, expect
 from judge.evaluate.tolerance import (
     candidate_limits,
     eager_limits,
@@ -211,8 +211,8 @@ def test_a_candidate_may_err_somewhat_more_than_eager_and_eager_only_so_much():
 def test_two_calls_are_as_far_apart_as_their_finite_elements():
     one = [torch.tensor([3.0, 4.0, float("nan")]), torch.zeros(2)]
     other = [torch.tensor([3.0, 4.5, float("inf")]), torch.zeros(2)]
-    assert apart(one, other) == pytest.approx(0.1)
-    assert apart(one, one) == 0
+    assert distance(one, other) == pytest.approx(0.1)
+    assert distance(one, one) == 0
 
 
 def test_a_sum_that_cancels_by_chance_is_judged_by_the_size_of_its_terms():

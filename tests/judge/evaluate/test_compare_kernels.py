@@ -29,8 +29,8 @@ SPECIAL = (0.0, -0.0, math.inf, -math.inf, math.nan, 7e4, 1e39, -1e39, 1e-42, 1.
 
 def check(got, values):
     largest = float(torch.finfo(got.dtype).max)
-    sums = kernels.size(values, got.dtype, largest)
-    expected_sums = plain._size(values, got.dtype, largest)
+    sums = kernels.sum_squares(values, got.dtype, largest)
+    expected_sums = plain._sum_squares(values, got.dtype, largest)
     assert math.isclose(sums[0], expected_sums[0], rel_tol=1e-12), (sums, expected_sums)
     rounds = got.dtype != torch.bfloat16 or got.is_cuda  # the interpreter cuts bits off
     assert sums[1] == expected_sums[1], (sums, expected_sums)
@@ -38,7 +38,7 @@ def check(got, values):
     expected = plain.expect(values, got.dtype)
     for limits in (candidate_limits(got.dtype), None):
         one = plain.compare(got, expected, limits)
-        found = plain._Found(expected, limits, 0)
+        found = plain._Comparison(expected, limits, 0)
         other = found.result(plain._Sums(*kernels.difference(got, values, **found.measures)))
         for name in ("problem", "max_abs", "max_rel", "norm_ratio", "unequal"):
             left, right = getattr(one, name), getattr(other, name)

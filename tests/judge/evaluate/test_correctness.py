@@ -51,7 +51,7 @@ class Process(Worker):
     alive = True
 
     def __init__(self):
-        self._exporter, self._prefix, self._groups, self._made = None, "", {}, 0
+        self._exporter, self._prefix, self._groups, self._lend_count = None, "", {}, 0
         self.buffers = {}
         self.outputs = {}
         self.polled = []

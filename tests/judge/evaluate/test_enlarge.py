@@ -46,7 +46,9 @@ def tried(*, takes, accesses: int = 10, alone: bool = True, too_long: bool = Fal
         return state
 
     found = []
-    for shape in Enlargement(problem(cols), "", progress, given=False).shapes(secret=1):
+    for shape in Enlargement(problem(cols), "", progress, given_shape_judged=False).shapes(
+        secret=1
+    ):
         found.append((dict(shape.constants), shape.cases[0].kind.value))
         taken = takes({"BATCH": 2, "ROWS": 16, "COLS": 96} | dict(shape.constants))
         state = replace(state, calls=state.calls + 1, judged=state.judged + taken)
@@ -91,14 +93,14 @@ def test_a_kernel_of_many_accesses_is_not_asked_for_more() -> None:
 
 def test_a_length_keeps_the_limit_and_the_rules() -> None:
     assert Sizes(problem(), LIMIT).last_first == ["COLS", "ROWS"]
-    beside = Sizes(problem(), LIMIT).lengthened("COLS", 9011, beside_given=True)
+    beside = Sizes(problem(), LIMIT).lengthen("COLS", 9011, beside_given=True)
     assert beside is not None
     assert dict(beside.constants) == {"COLS": 4505}  # 9011 · 32 is above the limit
     as_long_already = Sizes(problem(cols=8000), LIMIT)
-    assert as_long_already.lengthened("COLS", 2253, beside_given=False) is None
+    assert as_long_already.lengthen("COLS", 2253, beside_given=False) is None
     ruled = PROBLEM.format(cols=96, more="") + "\nJUDGE = {'constants': {'COLS': {'max': 100}}}\n"
     sizes = Sizes(ProblemFile.parse(ruled), LIMIT)
-    assert sizes.lengthened("COLS", 2253, beside_given=False) is None
+    assert sizes.lengthen("COLS", 2253, beside_given=False) is None
 
 
 @pytest.mark.parametrize("beside_given", [True, False])
@@ -109,7 +111,7 @@ def test_where_sizes_cannot_be_told_the_product_of_all_keeps_the_limit(beside_gi
         )
         + "\n\ndef made(*sizes):\n    return torch.rand(*sizes)\n"
     )
-    found = Sizes(unknown, 1 << 13).lengthened("COLS", 9011, beside_given=beside_given)
+    found = Sizes(unknown, 1 << 13).lengthen("COLS", 9011, beside_given=beside_given)
     assert (found is None) == beside_given
     if found is not None:
         sizes = {"BATCH": 2, "ROWS": 16, "COLS": 96} | dict(found.constants)

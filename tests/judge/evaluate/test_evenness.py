@@ -2,7 +2,7 @@
 
 import pytest
 
-from judge.evaluate.evenness import evened, unevenness
+from judge.evaluate.evenness import batch_means, unevenness
 from judge.evaluate.interleave import Method, Plan, Track
 from judge.evaluate.result import TimingReport
 from judge.evaluate.timing import Measurement, report
@@ -98,7 +98,7 @@ def test_unevenness_is_mean_above_median(row: list[float], expected: float) -> N
 
 
 def test_evened_launches_keep_the_batches_sum() -> None:
-    assert evened({5: [3.0, 1.0, 2.0]}) == {5: [2.0, 2.0, 2.0]}
+    assert batch_means({5: [3.0, 1.0, 2.0]}) == {5: [2.0, 2.0, 2.0]}
 
 
 def test_no_rounds_are_even() -> None:

@@ -71,11 +71,11 @@ def test_a_graph_computes_on_the_contents_of_the_day_and_is_captured_once(timer:
     torch.cuda.synchronize()
     timer.time(run, sets, list(range(4)), "graph", hold_cycles=HOLD, per_replay=4, keep=True)
     assert len(calls) == captured
-    assert [float(output[0]) for output in timer.kept] == [20, 22, 24, 26]
+    assert [float(output[0]) for output in timer.outputs] == [20, 22, 24, 26]
     others = [[torch.ones(256, device=DEVICE)] for _ in range(4)]
     timer.time(run, others, list(range(4)), "graph", per_replay=4, keep=True)
     assert len(calls) > captured
-    assert [float(output[0]) for output in timer.kept] == [2] * 4
+    assert [float(output[0]) for output in timer.outputs] == [2] * 4
 
 
 def test_what_cannot_be_captured_is_told_and_leaves_the_process_usable(timer: Timer) -> None:

@@ -189,13 +189,13 @@ def test_an_access_beside_a_tensor_is_wrong_though_its_values_are_not(judge) -> 
 def test_enlarged_shapes_end_in_a_part_of_a_block() -> None:
     problem = ProblemFile.parse(PROBLEM)
     for block in (32, 1024):
-        shapes, left_out = Sizes(problem, 1 << 16).enlarged(block)
+        shapes, left_out = Sizes(problem, 1 << 16).enlarge(block)
         assert not left_out
         assert list(shapes) == ["COLS", "ROWS"]
         for name, shape in shapes.items():
             assert shape.constants[name] > 2 * block
             assert shape.constants[name] % block
-    shapes, left_out = Sizes(problem, 1 << 16).enlarged(1 << 14)
+    shapes, left_out = Sizes(problem, 1 << 16).enlarge(1 << 14)
     assert (shapes, left_out) == ({}, ["COLS", "ROWS"])
 
 

@@ -7,7 +7,7 @@ import torch
 
 from judge.evaluate.cases import PlannedShape
 from judge.evaluate.nvfp4 import quantize
-from judge.evaluate.power import Power, unproven
+from judge.evaluate.power import Power, why_unproven
 from judge.evaluate.prepared import Prepared
 from judge.evaluate.rules import Reference
 from judge.problem.judge import JudgeDeclaration
@@ -51,7 +51,7 @@ class Stage:
             limits=reference.candidate_limits(checked),
         )
 
-    def mutated(self, mutation, templates):
+    def mutate(self, mutation, templates):
         changed = mutated_inputs([each.double() for each in self.inputs], mutation)
         exact = self.function(*changed)
         values = exact if self.declaration.rule else None
@@ -90,9 +90,9 @@ def test_a_long_product_of_uniform_values_proves_too_little_and_zero_mean_values
     power.examine(stage, stage.prepare("given", uniform(16, 1 << 17), uniform(1 << 17, 1)))
     assert "mean" in missed(power)
     assert not power.complete
-    assert "every output its mean" in unproven(power.checks())
+    assert "every output its mean" in why_unproven(power.checks())
     power.examine(stage, stage.prepare("normal", zero_mean(16, 4096), zero_mean(4096, 1)))
-    assert (missed(power), unproven(power.checks())) == (set(), None)
+    assert (missed(power), why_unproven(power.checks())) == (set(), None)
     assert power.complete
 
 
@@ -112,7 +112,7 @@ def test_an_input_whose_share_is_lost_in_rounding_is_missed():
     stage, power = Stage(lambda x, y: x + 1e-6 * y), Power("given")
     power.examine(stage, stage.prepare("normal", zero_mean(8, 64), zero_mean(8, 64)))
     assert missed(power) == {"truncate", "sparse"}
-    assert "'x1'" in unproven(power.checks())
+    assert "'x1'" in why_unproven(power.checks())
 
 
 def test_a_mistake_that_changes_nothing_is_not_asked_for():
@@ -158,15 +158,15 @@ def test_a_mistake_of_a_computation_may_be_refused_at_smaller_shapes():
     small = Power("smaller")
     for kind, factor in (("normal", 1.0), ("large", 2.0**40)):
         small.examine(stage, stage.prepare(kind, zero_mean(8, 16) * factor))
-    assert unproven(power.checks(), small.checks()) is None
-    assert unproven(power.checks()) is not None
+    assert why_unproven(power.checks(), small.checks()) is None
+    assert why_unproven(power.checks()) is not None
 
 
 def test_an_answer_without_a_computation_has_to_be_refused_where_it_counts():
     stage, power, small = Stage(matvec), Power("given"), Power("smaller")
     power.examine(stage, stage.prepare("given", uniform(16, 1 << 17), uniform(1 << 17, 1)))
     small.examine(stage, stage.prepare("normal", zero_mean(16, 4096), zero_mean(4096, 1)))
-    assert "every output its mean" in unproven(power.checks(), small.checks())
+    assert "every output its mean" in why_unproven(power.checks(), small.checks())
 
 
 def test_uneven_values_let_a_few_rows_decide():

@@ -15,7 +15,7 @@ from judge.evaluate.buffers import Exported, Exporter
 from judge.evaluate.interleave import Plan, Track
 from judge.evaluate.result import Ceilings, TimingReport
 from judge.evaluate.session import CommandFailedError, Worker, WorkerDiedError
-from judge.evaluate.sets import MAX_SETS, caches_matter, sets_fitting, sets_wanted
+from judge.evaluate.sets import MAX_SETS, caches_matter, sets_fitting, sets_needed
 from judge.evaluate.timing import Conditions, Contender, Effort, Work
 from judge.worker.buffers import spec_of
 from judge.worker.events import Timer
@@ -55,7 +55,7 @@ class FakeWorker(Worker):
     alive = True
 
     def __init__(self, run: Run = right, milliseconds: float = 1.0, claims: float = 1.0) -> None:
-        self._prefix, self._groups, self._made = f"{id(self)}", {}, 0
+        self._prefix, self._groups, self._lend_count = f"{id(self)}", {}, 0
         self.last_seconds = 0.0
         self.paused = False
         self.can_pause = True
@@ -111,14 +111,14 @@ class FakeWorker(Worker):
             hold_cycles=command.hold_cycles, per_replay=command.per_replay, keep=command.keep,
         )  # fmt: skip
         self.last_seconds = self._clock.now - before + 2e-4
-        kept = self._timer.kept
+        kept = self._timer.outputs
         return Times(ms=[ms * self._claims for ms in times], kept=len(kept))
 
     def fetch(self, into: Sequence[str | None], *, launch: int) -> None:
         assert not self.paused
         self.fetched.append(launch)
         (name,) = into
-        output = self._timer.kept[launch]
+        output = self._timer.outputs[launch]
         self.opened[str(name)].copy_(output() if callable(output) else output)
 
     def drop(self, *, launches: bool) -> None:
@@ -322,7 +322,7 @@ def test_results_of_the_batch_before_are_told_as_such(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With two sets the same set is at the same place in every second batch or so.
-    monkeypatch.setattr(planning, "sets_wanted", lambda *_, **__: 2)
+    monkeypatch.setattr(planning, "sets_needed", lambda *_, **__: 2)
     found = judge.time(FakeWorker(cached_for_a_batch()), limits=Effort(launches=60))
     assert any("results of an earlier batch" in text for text in found.cheats), found
 
@@ -441,12 +441,12 @@ def test_without_eager_times_are_not_calibrated() -> None:
 
 def test_sets_hold_four_times_the_cache_within_limits() -> None:
     megabyte = 1 << 20
-    assert sets_wanted(10 * megabyte, 50 * megabyte) == 20
-    assert sets_wanted(8 << 30, 50 * megabyte) == 2
-    assert sets_wanted(100, 50 * megabyte) == MAX_SETS
-    assert sets_wanted(50 * megabyte, 50 * megabyte, at_least=32) == 32
-    assert sets_wanted(100, 50 * megabyte, cold=False) == 4
-    assert sets_wanted(100, 50 * megabyte, at_least=32, cold=False) == 32
+    assert sets_needed(10 * megabyte, 50 * megabyte) == 20
+    assert sets_needed(8 << 30, 50 * megabyte) == 2
+    assert sets_needed(100, 50 * megabyte) == MAX_SETS
+    assert sets_needed(50 * megabyte, 50 * megabyte, at_least=32) == 32
+    assert sets_needed(100, 50 * megabyte, cold=False) == 4
+    assert sets_needed(100, 50 * megabyte, at_least=32, cold=False) == 32
 
 
 def test_caches_matter_unless_launches_take_far_longer_than_reading() -> None:
@@ -481,7 +481,7 @@ class FakeInterleaver:
 def test_the_hold_is_as_long_as_the_slowest_host_needs(slowest_host_ms: float, cycles: int) -> None:
     fake: Any = FakeInterleaver({"candidate": 0.02, "slow": slowest_host_ms})
     plan = Plan("events", 2, planning.HOLDS[0])
-    found, times = planning._held(fake, plan, fake.warm_up(plan))
+    found, times = planning._lengthen_hold(fake, plan, fake.warm_up(plan))
     assert found.hold_cycles == cycles
     assert times["slow"] == pytest.approx(0.05)
 
@@ -494,7 +494,7 @@ def test_a_contender_that_cannot_be_captured_is_named() -> None:
     class Sets:
         arguments = ((),)
 
-    reason = planning._reason(Contender("eager", Uncapturable(), OUTPUTS, False), Sets())  # type: ignore[arg-type]
+    reason = planning._why_not(Contender("eager", Uncapturable(), OUTPUTS, False), Sets())  # type: ignore[arg-type]
     assert reason is not None
     assert "eager" in reason
     assert "it waits for the device" in reason

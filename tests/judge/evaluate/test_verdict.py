@@ -171,11 +171,11 @@ def test_equality_is_required_only_where_every_counted_case_has_it():
 
 def test_where_the_machine_computes_wrongly_nobody_is_called_wrong():
     off = OFF | {"norm_ratio": 0.9}
-    decision = decide(evidence(outcome(**off), untold="the interpreter is wrong in bfloat16"))
+    decision = decide(evidence(outcome(**off), value_caveat="the interpreter is wrong in bfloat16"))
     assert decision.verdict is Verdict.INCONCLUSIVE
     assert decision.reasons[0] == "the interpreter is wrong in bfloat16"
     assert any("3 of 9 elements are off" in reason for reason in decision.reasons)
-    assert decide(evidence(untold="the same")).verdict is Verdict.CORRECT
-    assert decide(evidence(outcome(**off), untold="x", scan=[CHEAT])).verdict is Verdict.CHEAT
+    assert decide(evidence(value_caveat="the same")).verdict is Verdict.CORRECT
+    assert decide(evidence(outcome(**off), value_caveat="x", scan=[CHEAT])).verdict is Verdict.CHEAT
     shape = OFF | {"problem": "its output has shape [3] instead of [4]", "norm_ratio": None}
-    assert decide(evidence(outcome(**shape), untold="x")).verdict is Verdict.WRONG
+    assert decide(evidence(outcome(**shape), value_caveat="x")).verdict is Verdict.WRONG

@@ -7,7 +7,7 @@ import torch
 
 from judge.problem.forms import COMPILED, as_kernel
 from judge.problem.kernel import Form, KernelFile
-from judge.worker.contender import of_model, warm_up
+from judge.worker.contender import load_model, warm_up
 
 PROBLEM = """import torch
 
@@ -51,7 +51,7 @@ def test_the_file_is_the_model_in_that_form(form: str, monkeypatch: pytest.Monke
     torch.testing.assert_close(model(x), plain(x))
     # As the judge compiles it: the file is what was timed.
     mine = list(compiled)
-    of_model(plain, form, None)  # type: ignore[arg-type]
+    load_model(plain, form, None)  # type: ignore[arg-type]
     assert mine == compiled[len(mine) :] == ([COMPILED[form]] if form != "eager" else [])
     assert len(calls) == (form != "eager")
 

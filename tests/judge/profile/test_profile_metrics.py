@@ -2,7 +2,7 @@
 
 import re
 
-from judge.profile.ncu import wanted_metrics
+from judge.profile.ncu import select_metrics
 from kb.vocabulary import all_metrics, find_metric, metric_sections
 
 # What KernelAgent collects (its public list), under the names of this schema.
@@ -28,7 +28,7 @@ smsp__warp_issue_stalled_branch_resolving_per_warp_active.pct
 
 
 def test_all_that_kernelagent_collects_is_asked_for_on_every_card():
-    asked = {metric.name for metric in wanted_metrics(known={"sm__throughput"})}
+    asked = {metric.name for metric in select_metrics(available={"sm__throughput"})}
     assert set(KERNEL_AGENT_COLLECTS.split()) <= asked
 
 
@@ -55,14 +55,14 @@ def test_names_have_the_form_of_ncu_metrics():
 def test_tensor_pipes_are_asked_for_by_operation_where_the_card_has_them():
     hopper = "sm__pipe_tensor_op_hmma_cycles_active"
     blackwell = "sm__pipe_tensor_subpipe_hmma_cycles_active"
-    bases = {m.name.partition(".")[0] for m in wanted_metrics(known={hopper})}
+    bases = {m.name.partition(".")[0] for m in select_metrics(available={hopper})}
     assert hopper in bases
     assert blackwell not in bases
-    assert {hopper, blackwell} <= {m.name.partition(".")[0] for m in wanted_metrics(known=())}
+    assert {hopper, blackwell} <= {m.name.partition(".")[0] for m in select_metrics(available=())}
 
 
 def test_a_metric_that_ncu_refused_is_not_asked_for_again():
-    before = wanted_metrics(known=())
-    after = wanted_metrics(known=(), refused={"dram__bytes_read"})
+    before = select_metrics(available=())
+    after = select_metrics(available=(), rejected={"dram__bytes_read"})
     gone = {m.name for m in before} - {m.name for m in after}
     assert gone == {"dram__bytes_read.sum", "dram__bytes_read.sum.per_second"}

@@ -112,7 +112,7 @@ def test_what_varies_by_card_is_asked_only_where_ncu_lists_it(run):
 
 
 def test_where_ncu_lists_nothing_what_varies_is_dropped_after_two_refusals(run):
-    names = [metric.name for metric in ncu.wanted_metrics(()) if metric.varies]
+    names = [metric.name for metric in ncu.select_metrics(()) if metric.varies]
     found = run(known=[], unknown=names)
     assert found.notes == ()
     assert set(names) <= set(found.kernels[0].missing)
@@ -187,7 +187,7 @@ def test_an_absent_ncu_is_a_note_and_a_wrong_path_as_well(run, monkeypatch, tmp_
 
 def test_ncu_is_told_to_leave_clocks_and_to_count_only_the_marked_range():
     command = ncu.collect_command(
-        Path("/opt/ncu"), Path("r.ncu-rep"), ncu.wanted_metrics(()), ["python", "x.py"]
+        Path("/opt/ncu"), Path("r.ncu-rep"), ncu.select_metrics(()), ["python", "x.py"]
     )
     pairs = dict(pairwise(command))
     assert pairs["--clock-control"] == "none"

@@ -42,12 +42,12 @@ def test_outputs_are_kept_in_launch_order_only_when_asked() -> None:
     measured, _ = timer()
     sets = [[torch.tensor(1.0)], [torch.tensor(2.0)]]
     measured.time(lambda x: x * 10, sets, [1, 0, 1], "clock", keep=True)
-    assert [float(output) for output in measured.kept] == [20, 10, 20]
+    assert [float(output) for output in measured.outputs] == [20, 10, 20]
     measured.time(lambda x: x * 10, sets, [0], "clock")
-    assert measured.kept == []
+    assert measured.outputs == []
     measured.time(lambda x: x * 10, sets, [0], "clock", keep=True)
     measured.forget()
-    assert measured.kept == []
+    assert measured.outputs == []
 
 
 def test_outputs_of_the_batch_before_are_let_go_before_the_first_launch() -> None:
@@ -55,7 +55,7 @@ def test_outputs_of_the_batch_before_are_let_go_before_the_first_launch() -> Non
     held: list[int] = []
 
     def run(x: torch.Tensor) -> torch.Tensor:
-        held.append(len(measured.kept))
+        held.append(len(measured.outputs))
         return x + 1
 
     for _ in range(2):

@@ -251,7 +251,7 @@ def test_work_on_other_streams_and_cards_is_told(
 
     observer = Observer("cpu", "ieee")
     marker = event(0, 7)
-    monkeypatch.setattr(observer, "_profiled", lambda _: [marker, *(event(*w) for w in where)])
+    monkeypatch.setattr(observer, "_profile_call", lambda _: [marker, *(event(*w) for w in where)])
     _, fields = observer.watch(lambda: None)
     assert (fields["other_stream"], fields["other_card"]) == (stream, card)
 

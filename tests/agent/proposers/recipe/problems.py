@@ -121,7 +121,7 @@ def graph_of(source: str, dtype: str | None = None) -> Graph:
     """The graph of a problem's text, exported in this process."""
     with tempfile.TemporaryDirectory() as folder:
         command = m.ExportGraph(source=source, module_name="problem", dtype=dtype)
-        return Graph.of(export(command, Path(folder)))
+        return Graph.from_export(export(command, Path(folder)))
 
 
 class Judged(NamedTuple):

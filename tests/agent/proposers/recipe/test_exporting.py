@@ -26,7 +26,7 @@ def test_a_judging_process_exports_graphs_and_says_why_it_cannot() -> None:
     process = JudgeProcess()
     try:
         asked = ExportGraph(source=PROBLEM, name="relu.py", interpret=True)
-        graph = Graph.of(process.ask(asked, silent))
+        graph = Graph.from_export(process.ask(asked, silent))
         assert [graph[name].op for name in graph.computed] == ["aten.relu.default"]
         broken = ExportGraph(source="import not_there\n", name="broken.py", interpret=True)
         with pytest.raises(JudgeError, match="not_there"):

@@ -138,7 +138,7 @@ AHEAD = """
 import os, sys, time
 import torch, triton, triton.language as tl
 from triton.backends.compiler import GPUTarget
-from judge.worker.compile_ahead import Compiled, compile_noted, note
+from judge.worker.compile_ahead import Compiled, collect_jobs, compile_jobs
 
 class Driver:  # compiling needs no card, only its name
     def get_current_target(self): return GPUTarget("cuda", 90, 32)
@@ -164,7 +164,7 @@ def cubins():
                for name in names)
 
 def compile_ahead(runs, inputs, *rest):
-    return compile_noted(note(runs, inputs), *rest)
+    return compile_jobs(collect_jobs(runs, inputs), *rest)
 
 def after(seconds):
     return time.perf_counter() + seconds
