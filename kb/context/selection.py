@@ -14,7 +14,7 @@ from kb.gpus import device_of
 from kb.index.reader import Generation
 from kb.pasted.remarks import remarks_on
 from kb.profiles.keys import resolve_profile
-from kb.profiles.values import quantity, understood
+from kb.profiles.values import metric_values, quantity
 from kb.search.engine import Ranking, Searcher
 from kb.search.gates import GateVerdict, judge_gates
 from kb.search.models import Filters
@@ -232,7 +232,7 @@ def _understood(profile: dict[str, float]) -> list[str]:
         return []
     told = ", ".join(
         f"{metric.label} {quantity(metric.value, metric.unit)}"
-        for metric in understood(profile)[:_SHOWN_METRICS]
+        for metric in metric_values(profile)[:_SHOWN_METRICS]
     )
     return [f"Profile: {told}."]
 
@@ -266,7 +266,9 @@ def _from_search(
             if kind == "technique":
                 sections.setdefault(slug, []).append(hit.row)
                 reason = (
-                    "named in the query" if slug in ranking.said.techniques else "matches the query"
+                    "named in the query"
+                    if slug in ranking.intent.techniques
+                    else "matches the query"
                 )
             else:
                 # A kernel speaks for all techniques it shows, so for each of them less.

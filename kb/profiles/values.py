@@ -29,7 +29,7 @@ class MetricValue(BaseModel):
         return f"{self.label} {quantity(self.value, self.unit)} ({self.name})"
 
 
-def understood(metrics: Mapping[str, float]) -> list[MetricValue]:
+def metric_values(metrics: Mapping[str, float]) -> list[MetricValue]:
     """Metrics under their full names, each with its label and unit."""
     found = []
     for name, value in metrics.items():

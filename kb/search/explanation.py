@@ -31,7 +31,7 @@ class Explanation:
     highest: float = HIGHEST
 
 
-def explained(parts: Mapping[str, Any]) -> Explanation:
+def explain_score(parts: Mapping[str, Any]) -> Explanation:
     """The explanation of a search result, sorted and in words."""
     meanings = _meanings()
     ranks = [

@@ -44,20 +44,20 @@ class Spelling:
 
     def correct(self, query: str) -> tuple[str, dict[str, str]]:
         """The corrected query, and misspelt word → corrected word."""
-        read: dict[str, str] = {}
-        left = iter(range(_MOST_WORDS))
+        corrections: dict[str, str] = {}
+        remaining = iter(range(_MOST_WORDS))
 
         def corrected(match: re.Match[str]) -> str:
             for word in match.group().split("-"):
-                if next(left, None) is None:
+                if next(remaining, None) is None:
                     break
-                if (meant := self._meant(word)) is not None:
-                    read[word] = meant
-            return "-".join(read.get(word, word) for word in match.group().split("-"))
+                if (meant := self._correction(word)) is not None:
+                    corrections[word] = meant
+            return "-".join(corrections.get(word, word) for word in match.group().split("-"))
 
-        return _WORD.sub(corrected, query), read
+        return _WORD.sub(corrected, query), corrections
 
-    def _meant(self, word: str) -> str | None:
+    def _correction(self, word: str) -> str | None:
         if len(word) < _SHORTEST or self._is_known(word) or _is_english(word.lower()):
             return None
         meant = self._nearest(word.lower())
@@ -73,24 +73,24 @@ class Spelling:
         near: Counter[tuple[str, ...]] = Counter()
         spelled: dict[tuple[str, ...], str] = {}
         # Those with the fewest edits alone, the commonest first.
-        for found in self._field.lookup(word, Verbosity.CLOSEST, max_edit_distance=edits):
-            if found.term[0] == word[0]:  # the first letter is seldom the wrong one
-                stem = tuple(self._lexical.query_tokens(found.term))
-                near[stem] += found.count
-                spelled.setdefault(stem, found.term)
+        for suggestion in self._field.lookup(word, Verbosity.CLOSEST, max_edit_distance=edits):
+            if suggestion.term[0] == word[0]:  # the first letter is seldom the wrong one
+                stem = tuple(self._lexical.query_tokens(suggestion.term))
+                near[stem] += suggestion.count
+                spelled.setdefault(stem, suggestion.term)
         if not near:
             return None
         (best, entries), *others = near.most_common(2)
-        return spelled[best] if all(entries >= _CLEARLY * each for _, each in others) else None
+        return spelled[best] if all(entries >= _CLEARLY * count for _, count in others) else None
 
     @cached_property
     def _field(self) -> SymSpell:
         """Each word of the field with the number of entries that have it; made when needed."""
         entries: Counter[str] = Counter()
         for names, prose in self._texts():
-            named = _words(names)
-            entries.update(named | _words(prose))
-            entries.update(dict.fromkeys(named, 1))
+            name_words = _words(names)
+            entries.update(name_words | _words(prose))
+            entries.update(dict.fromkeys(name_words, 1))
         field = SymSpell(max_dictionary_edit_distance=_MOST_EDITS)
         for word, count in entries.items():
             if count >= _FEWEST_ENTRIES and self._is_known(word):
@@ -109,8 +109,8 @@ class Spelling:
 
 def _words(text: str) -> set[str]:
     """Plain words of a text, in lower case, that are long enough."""
-    found = (word.lower() for word in _PLAIN.findall(text))
-    return {word for word in found if len(word) >= _SHORTEST}
+    words = (word.lower() for word in _PLAIN.findall(text))
+    return {word for word in words if len(word) >= _SHORTEST}
 
 
 @cached_by_word
