@@ -63,23 +63,23 @@ def fold(function: ast.FunctionDef, bindings: Bindings, identities: set[str]) ->
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     usable = {name: value for name, value in bindings.items() if name not in assigned}
-    result = copied(function)
+    result = clone_tree(function)
     folder = _Folder(usable, identities)
     result.body = folder.block(result.body)
     _drop_parameters(result, set(usable))
     return result
 
 
-def copied(node: Tree) -> Tree:
+def clone_tree(node: Tree) -> Tree:
     """Return a deep copy of a syntax tree; `copy.deepcopy` takes five times as long."""
     clone = node.__class__.__new__(node.__class__)
     for name, value in vars(node).items():
         if isinstance(value, ast.expr_context | ast.operator | ast.unaryop | ast.cmpop):
             copy: Any = value
         elif isinstance(value, ast.AST):
-            copy = copied(value)
+            copy = clone_tree(value)
         elif isinstance(value, list):
-            copy = [copied(item) if isinstance(item, ast.AST) else item for item in value]
+            copy = [clone_tree(item) if isinstance(item, ast.AST) else item for item in value]
         else:
             copy = value
         setattr(clone, name, copy)
@@ -144,7 +144,7 @@ class _Folder(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if isinstance(node.ctx, ast.Load) and node.id in self._bindings:
-            return ast.copy_location(copied(self._bindings[node.id]), node)
+            return ast.copy_location(clone_tree(self._bindings[node.id]), node)
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:

@@ -10,13 +10,13 @@ from kb.corpus.entries import Kernel
 from kb.gpus import GpuSpec
 from kb.index.reader import Generation
 from kb.problems.analysis import Analysis, analyse
-from kb.problems.attributes import attributes, row_of
-from kb.problems.facts import bound_of, card_of, fact_lines
+from kb.problems.attributes import attributes, row_length
+from kb.problems.facts import bound_of, fact_lines, gpu_spec
 from kb.problems.plan import TILE, plan_line
 from kb.problems.reading import read_problem
 from kb.problems.steps import Step
 from kb.problems.values import DTYPE_BYTES, Operator, Tensor
-from kb.problems.vocabulary import Settled, suits
+from kb.problems.vocabulary import HostArguments, suits
 
 # What helps whatever the operator, by the bound to expect.
 _BY_BOUND = {
@@ -87,7 +87,7 @@ def advise(  # noqa: PLR0917 (as a request has them)
     InvalidInputError
         The text is not a readable module, or no GPU has that name.
     """
-    card = card_of(gpu)
+    card = gpu_spec(gpu)
     analysis = analyse(read_problem(text, dtype=dtype), card)
     kernels = usable(generation, language, device)
     facts = fact_lines(analysis, card)
@@ -198,12 +198,12 @@ def _row_reduction(analysis: Analysis) -> Step | None:
     if heaviest is None or heaviest.kind != "matmul" or after is None or after.name not in _KINDS:
         return None
     shape = heaviest.main.outputs[0].shape if heaviest.main.outputs else None
-    return after if shape and row_of(after) == shape[-1] else None
+    return after if shape and row_length(after) == shape[-1] else None
 
 
 def _in_tile(step: Step) -> bool:
     """Whether a step normalizes groups of columns that lie inside a tile of a product."""
-    row = row_of(step)
+    row = row_length(step)
     return step.name == "group_norm" and row is not None and TILE % row == 0
 
 
@@ -218,7 +218,7 @@ def _options(
         return ((("kind", reduction.name),) if reduction is not None else ()), False
     if kernels[slug].op != family.ops[0]:
         return (), False
-    settled: Settled = {}
+    settled: HostArguments = {}
     lacking = False
     if step.main.name in _PRODUCTS and len(step.main.inputs) == 2:  # no bias
         settled["bias"] = None

@@ -27,7 +27,7 @@ from kb.context.calls import (
     uses_in,
 )
 from kb.context.docstrings import summary
-from kb.context.folding import Bindings, constant, copied, fold, is_docstring, is_identity
+from kb.context.folding import Bindings, clone_tree, constant, fold, is_docstring, is_identity
 from kb.context.printing import Printer
 from kb.parsing import PARSING
 
@@ -232,7 +232,7 @@ class _File:
     def trim(self) -> None:
         """Drop checks of arguments, work for the CPU interpreter, and what nothing uses then."""
         for name, function in self._functions.items():
-            trimmed = copied(function)
+            trimmed = clone_tree(function)
             jit = bool(trimmed.decorator_list)
             docstring = trimmed.body[0] if name == ENTRY and is_docstring(trimmed.body[0]) else None
             trimmed.body = [

@@ -66,10 +66,10 @@ def _tensordot(op: Operator, arguments: Arguments) -> None:
     if one is None or two is None or count is None or not 0 <= count <= min(len(one), len(two)):
         op.add_output(None, op.inputs[0].dtype)
         return
-    kept, inner, other = one[: len(one) - count], two[:count], two[count:]
-    op.add_output((*kept, *other), op.inputs[0].dtype)
-    op.facts |= {"m": product(kept), "n": product(other), "k": product(inner)}
-    op.facts["flops"] = product([2, *kept, *inner, *other])
+    outer, inner, other = one[: len(one) - count], two[:count], two[count:]
+    op.add_output((*outer, *other), op.inputs[0].dtype)
+    op.facts |= {"m": product(outer), "n": product(other), "k": product(inner)}
+    op.facts["flops"] = product([2, *outer, *inner, *other])
 
 
 def _einsum(op: Operator, arguments: Arguments) -> None:
@@ -86,20 +86,22 @@ def _einsum(op: Operator, arguments: Arguments) -> None:
             lengths.update(zip(name, tensor.shape, strict=True))
     if not arrow:
         joined = "".join(names)
-        output = "".join(sorted(each for each in set(joined) if joined.count(each) == 1))
-    shape = tuple(lengths.get(each) for each in output)
+        output = "".join(sorted(index for index in set(joined) if joined.count(index) == 1))
+    shape = tuple(lengths.get(index) for index in output)
     op.add_output(shape, op.inputs[0].dtype)
-    op.facts["flops"] = _contracted([frozenset(name) for name in names], frozenset(output), lengths)
+    op.facts["flops"] = _contraction_flops(
+        [frozenset(name) for name in names], frozenset(output), lengths
+    )
     if len(names) == 2:
-        one, two = (set(each) for each in names)
-        kept = set(output)
+        one, two = (set(name) for name in names)
+        outer = set(output)
         sizes = {
-            "batch": one & two & kept, "k": (one & two) - kept, "m": one - two, "n": two - one,
+            "batch": one & two & outer, "k": (one & two) - outer, "m": one - two, "n": two - one,
         }  # fmt: skip
         op.facts |= {key: product([lengths.get(e) for e in axis]) for key, axis in sizes.items()}
 
 
-def _contracted(
+def _contraction_flops(
     terms: list[frozenset[str]], output: frozenset[str], lengths: Mapping[str, int | None]
 ) -> int | None:
     """Operations of an einsum, two operands at a time in the cheapest order, which is what
@@ -111,22 +113,22 @@ def _contracted(
     if len(terms) < 3:
         return volume(frozenset().union(*terms))
     pairs = [(0, 1)] if len(terms) > _EINSUM_ORDERED else combinations(range(len(terms)), 2)
-    found = []
+    costs = []
     for one, two in pairs:
         rest = [term for place, term in enumerate(terms) if place not in (one, two)]
         both = terms[one] | terms[two]
-        kept = both & output.union(*rest)
-        first, later = volume(both), _contracted([kept, *rest], output, lengths)
+        remaining = both & output.union(*rest)
+        first, later = volume(both), _contraction_flops([remaining, *rest], output, lengths)
         if first is None or later is None:
             return None
-        found.append(first + later)
-    return min(found)
+        costs.append(first + later)
+    return min(costs)
 
 
 def convolution(op: Operator, arguments: Arguments) -> None:
     """Each length of the image is what windows with this stride fit into it, or the reverse."""
     first, weight = op.inputs[0], op.inputs[1] if len(op.inputs) > 1 else Tensor(None)
-    turned = op.kind == "conv_transpose"
+    transposed = op.kind == "conv_transpose"
     rank = int(op.name[-2])
     filters = weight.shape
     groups = whole(arguments.get("groups", 1))
@@ -141,16 +143,16 @@ def convolution(op: Operator, arguments: Arguments) -> None:
         op.add_output(None, first.dtype)
         return
     image = first.shape[-rank:]
-    channels = product([filters[1], groups]) if turned else filters[0]
+    channels = product([filters[1], groups]) if transposed else filters[0]
     sizes = zip(image, window, stride, padding, dilation, strict=True)
     out = (
-        [_turned(*size, more) for size, more in zip(sizes, extra, strict=True)]
-        if turned
+        [_transposed_length(*size, more) for size, more in zip(sizes, extra, strict=True)]
+        if transposed
         else [windows(*size) for size in sizes]
     )
     op.add_output((*first.shape[: -rank - 1], channels, *out), first.dtype)
     op.facts |= {"c_in": first.shape[-rank - 1], "c_out": channels}
-    positions = first.elements if turned else op.outputs[0].elements
+    positions = first.elements if transposed else op.outputs[0].elements
     op.facts["flops"] = product([2, positions, filters[1], *window])
 
 
@@ -165,7 +167,7 @@ def _padding(
     return [0] * rank if value == "valid" else spread(value, rank, 0)
 
 
-def _turned(*sizes: int | None) -> int | None:
+def _transposed_length(*sizes: int | None) -> int | None:
     size, window, stride, padding, dilation, extra = sizes
     if size is None or window is None or stride is None or padding is None:
         return None
