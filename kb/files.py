@@ -86,9 +86,9 @@ def _content(file: int, path: object, limit: int, first: int | None) -> bytes:
         raise RefusedFileError("not a regular file", path)
     if status.st_size > limit:
         raise RefusedFileError(_too_large(status.st_size, limit), path)
-    wanted = limit + 1 if first is None else first
+    size = limit + 1 if first is None else first
     with os.fdopen(os.dup(file), "rb") as stream:
-        data = stream.read(wanted)
+        data = stream.read(size)
     if len(data) > limit:  # it has grown since
         raise RefusedFileError(_too_large(len(data), limit), path)
     return data

@@ -59,7 +59,7 @@ class LinearPattern:
             raise InvalidInputError(f"has {len(source)} characters: at most {MAX_PATTERN_CHARS}")
         self.source = source
         self._repeated = _repeated_group(source)
-        body = source if self._repeated is None else _put(source, self._repeated, r"\w+")
+        body = source if self._repeated is None else _substitute(source, self._repeated, r"\w+")
         self._body = _compile(body)
         self._vetoes = [n for name, n in self._body.groupindex.items() if _is_veto(name)]
         self.body = body
@@ -77,32 +77,32 @@ class LinearPattern:
         if not self._vetoes and self._words is None:
             return True
         tries = max(_FEWEST_SEARCHES, min(_MOST_SEARCHES, _MAX_READ // (len(text) + 1)))
-        left = iter(range(tries))  # shared by all words, so that together they keep to it
+        budget = iter(range(tries))  # shared by all words, so that together they keep to it
         if self._words is None:
-            return self._stands(self._body, text, left)
+            return self._has_match(self._body, text, budget)
         name = str(self._repeated)
         places = islice(self._words.finditer(text), _MOST_PLACES)
         for word in dict.fromkeys(place[self._word] or b"" for place in places):
             if not 0 < len(word) <= LONGEST_WORD or text.count(word) < _FEWEST_TIMES:
                 continue
-            if next(left, None) is None:
+            if next(budget, None) is None:
                 return False
-            if self._stands(_with_word(self.source, name, word.decode("ascii")), text, left):
+            if self._has_match(_with_word(self.source, name, word.decode("ascii")), text, budget):
                 return True
         return False
 
     def groups(self, text: str, most: int) -> Iterator[tuple[str | None, ...]]:
         """The groups of the first matches, `most` at most; each is a search of the whole text."""
         for match in islice(self._body.finditer(encoded(text)), most):
-            found = (group and group.decode("utf-8", "replace") for group in match.groups())
-            yield tuple(found)
+            decoded = (group and group.decode("utf-8", "replace") for group in match.groups())
+            yield tuple(decoded)
 
-    def _stands(self, pattern: Any, text: bytes, left: Iterator[int]) -> bool:
+    def _has_match(self, pattern: Any, text: bytes, budget: Iterator[int]) -> bool:
         """Whether there is a match in which no veto took part."""
         for match in pattern.finditer(text):
             if all(match.start(veto) < 0 for veto in self._vetoes):
                 return True
-            if next(left, None) is None:
+            if next(budget, None) is None:
                 return False
         return False
 
@@ -114,12 +114,12 @@ class AnyOf:
         """Compile the expressions; raises as `LinearPattern` does."""
         self.source = "|".join(f"(?:{source})" for source in sources)
         plain = [f"(?:{source})" for source in sources if not _GROUP.search(source)]
-        self._together = _compile("|".join(plain), groups=False) if plain else None
+        self._combined = _compile("|".join(plain), groups=False) if plain else None
         self._others = [LinearPattern(source) for source in sources if _GROUP.search(source)]
 
     def search(self, text: bytes) -> bool:
         """Whether any of them matches anywhere in the text."""
-        if self._together is not None and self._together.search(text) is not None:
+        if self._combined is not None and self._combined.search(text) is not None:
             return True
         return any(pattern.search(text) for pattern in self._others)
 
@@ -139,7 +139,7 @@ class Screen:
         if sources:
             self._filter.Compile()
 
-    def passed(self, text: bytes) -> list[int]:
+    def candidates(self, text: bytes) -> list[int]:
         """Places of the expressions that may match a text, ascending."""
         return [] if self._is_empty else self._filter.Match(text, potential=True) or []
 
@@ -192,8 +192,8 @@ def _compile(source: str, *, groups: bool = True) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    said = error.args[0] if error.args else str(error)
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
+    detail = error.args[0] if error.args else str(error)
+    text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(error)
     if "perl operator" in text or "escape sequence: \\" in text:
         text += "; patterns are RE2's, without look-around and numbered back references"
     return text
@@ -213,13 +213,13 @@ def _repeated_group(source: str) -> str | None:
 
 @lru_cache(maxsize=128)  # an automaton each
 def _with_word(source: str, name: str, word: str) -> Any:
-    return _compile(_put(source, name, rf"\b{word}\b"))
+    return _compile(_substitute(source, name, rf"\b{word}\b"))
 
 
-def _put(source: str, name: str, said: str) -> str:
+def _substitute(source: str, name: str, replacement: str) -> str:
     """The expression with the group and all that repeats it replaced."""
-    return source.replace(f"(?P<{name}>{_WORD_GROUP}", f"(?:{said})").replace(
-        f"(?P={name})", f"(?:{said})"
+    return source.replace(f"(?P<{name}>{_WORD_GROUP}", f"(?:{replacement})").replace(
+        f"(?P={name})", f"(?:{replacement})"
     )
 
 

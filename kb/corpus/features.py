@@ -80,17 +80,17 @@ def features_version() -> str:
 def operators_named(words: str) -> tuple[str, ...]:
     """Every family named in lower-case, space-separated words; special families first."""
     patterns, screen = _spoken_operators()
-    said = encoded(words)
-    passed = (patterns[place] for place in screen.passed(said))
-    return tuple(family for family, pattern in passed if pattern.search(said))
+    text = encoded(words)
+    candidates = (patterns[place] for place in screen.candidates(text))
+    return tuple(family for family, pattern in candidates if pattern.search(text))
 
 
 def dtypes_named(words: str) -> frozenset[str]:
     """The dtypes that words of a question or code name: `fp8` stands for several."""
     spoken: dict[str, list[str]] = _data("features.yaml")["spoken"]
-    said = frozenset(_SPOKEN.findall(words.lower()))
-    named = {dtype for word in said & spoken.keys() for dtype in spoken[word]}
-    return frozenset(named | set(_dtypes(encoded(words))))
+    tokens = frozenset(_SPOKEN.findall(words.lower()))
+    dtypes = {dtype for word in tokens & spoken.keys() for dtype in spoken[word]}
+    return frozenset(dtypes | set(_dtypes(encoded(words))))
 
 
 _data = cache(read_data)
@@ -132,12 +132,12 @@ def _numbers() -> tuple[tuple[str, AnyOf], ...]:
 
 
 @cache
-def _named(name: str, *, general: bool) -> str | None:
+def _family_named(name: str, *, general: bool) -> str | None:
     """The family that a name, its words parted by spaces, goes by."""
-    said = encoded(name)
+    text = encoded(name)
     for family in _operators():
         pattern = family.general if general else family.names
-        if pattern is not None and pattern.search(said):
+        if pattern is not None and pattern.search(text):
             return family.value
     return None
 
@@ -156,9 +156,9 @@ def _operator(code: bytes, symbol: str | None, path: str) -> str | None:
     places = [" ".join(_WORDS.findall(place)).lower() for place in _places(symbol, path)]
     for general in (False, True):
         for place in places:
-            found = _named(place, general=general)
-            if found is not None:
-                return found
+            family_ = _family_named(place, general=general)
+            if family_ is not None:
+                return family_
     for family in _operators():
         if family.code is not None and family.code.search(code):
             return family.value
@@ -166,10 +166,10 @@ def _operator(code: bytes, symbol: str | None, path: str) -> str | None:
 
 
 def _dtypes(code: bytes) -> tuple[str, ...]:
-    found = [dtype for dtype, spelling in _numbers() if spelling.search(code)]
+    dtypes = [dtype for dtype, spelling in _numbers() if spelling.search(code)]
     floats, indices = _COMMON
-    narrow = [dtype for dtype in found if dtype not in floats | indices]
-    return tuple(sorted(narrow or [each for each in found if each in floats] or found))
+    narrow = [dtype for dtype in dtypes if dtype not in floats | indices]
+    return tuple(sorted(narrow or [d for d in dtypes if d in floats] or dtypes))
 
 
 def _architectures(bare: str, symbol: str | None, path: str) -> tuple[str, ...]:
@@ -200,12 +200,12 @@ def _always_compiled(bare: str) -> str:
         elif word == "endif" and opened:
             start, tests, other = opened.pop()
             near = len(opened) < _DEEPEST  # each region is read again by those around it
-            if near and tests and other and start >= at and not _fails(bare[start : match.end()]):
+            if near and tests and other and start >= at and not _refuses(bare[start : match.end()]):
                 out.append(bare[at:start])
                 at = match.end()
     return "".join([*out, bare[at:]])
 
 
-def _fails(region: str) -> bool:
+def _refuses(region: str) -> bool:
     """Whether the other form only says that there is none."""
     return _NONE.search(_ELSE.split(region, maxsplit=1)[-1]) is not None

@@ -28,17 +28,17 @@ def own_records(technique: Technique, kernels: Mapping[str, Kernel]) -> list[Ver
     Of a pair of kernels that differ in this technique alone, whose plain one is no straw man:
     what other changes gained, and what any code gains over a slow baseline, is the kernel's.
     """
-    own = []
+    records = []
     for record in technique.verified:
-        shown = kernels.get(record.shape.partition(" ")[0])
+        kernel = kernels.get(record.shape.partition(" ")[0])
         plain = kernels.get(record.baseline)
-        if shown is None or plain is None or is_slow(plain):
+        if kernel is None or plain is None or is_slow(plain):
             continue
-        if shown.derived_from != record.baseline:
+        if kernel.derived_from != record.baseline:
             continue
-        if set(shown.techniques) - set(plain.techniques) == {technique.slug}:
-            own.append(record)
-    return own
+        if set(kernel.techniques) - set(plain.techniques) == {technique.slug}:
+            records.append(record)
+    return records
 
 
 def is_slow(kernel: Kernel) -> bool:

@@ -191,7 +191,7 @@ class RemoteSearch:
                 if self._collection is None:
                     client = self._server.client(_QUERY_SECONDS)
                     self._collection = client.get_collection(self._name, embedding_function=None)
-            found = self._collection.query(query_embeddings=query[None, :], n_results=k, include=[])
+            reply = self._collection.query(query_embeddings=query[None, :], n_results=k, include=[])
         except Exception as error:
             reason = self._server.without_secret(error)
             _LOG.warning("Chroma at %s cannot be queried: %s", self._server.url, reason)
@@ -203,7 +203,7 @@ class RemoteSearch:
             self._collection, self._not_before = None, time.monotonic() + _RETRY_SECONDS
             return None
         self.problem = None
-        ids: list[str] = found["ids"][0]
+        ids: list[str] = reply["ids"][0]
         return ids
 
     def close(self) -> None:

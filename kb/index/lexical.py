@@ -52,12 +52,12 @@ def _bm25s() -> Any:
     """
     with _IMPORTING:
         modules: dict[str, Any] = sys.modules
-        kept = {name: modules.get(name) for name in _UNUSED}
+        saved = {name: modules.get(name) for name in _UNUSED}
         modules |= dict.fromkeys(_UNUSED)  # an import fails, as where it is not installed
         try:
             import bm25s as library  # noqa: PLC0415
         finally:
-            for name, module in kept.items():
+            for name, module in saved.items():
                 del modules[name]
                 if module is not None:
                     modules[name] = module
@@ -274,8 +274,8 @@ class LexicalIndex:
         if not len(having):
             return np.zeros(len(rows), dtype=np.bool_)
         at = np.minimum(np.searchsorted(having, rows), len(having) - 1)
-        found: NDArray[np.bool_] = having[at] == rows
-        return found
+        result: NDArray[np.bool_] = having[at] == rows
+        return result
 
     def idf(self, token: str) -> float:
         """Inverse document frequency of a token; highest for an unknown one."""

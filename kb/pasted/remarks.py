@@ -31,9 +31,9 @@ def remarks_on(text: str) -> Remarks:
     """
     if len(text) > _MOST_CHARS:
         return Remarks()
-    found = list(cuda.remarks(text)) if "__global__" in text else list(_python(text))
-    slugs = (remark.technique for remark in found if remark.technique is not None)
-    return Remarks(tuple(_sentences(found)), tuple(dict.fromkeys(slugs)))
+    seen_remarks = list(cuda.remarks(text)) if "__global__" in text else list(_python(text))
+    slugs = (remark.technique for remark in seen_remarks if remark.technique is not None)
+    return Remarks(tuple(_sentences(seen_remarks)), tuple(dict.fromkeys(slugs)))
 
 
 def _python(text: str) -> Iterable[Remark]:
@@ -47,9 +47,9 @@ def _python(text: str) -> Iterable[Remark]:
         return ()
 
 
-def _sentences(found: Iterable[Remark]) -> Iterable[str]:
+def _sentences(remarks: Iterable[Remark]) -> Iterable[str]:
     lines: dict[str, dict[int, None]] = {}
-    for remark in sorted(found, key=lambda each: each.line):
+    for remark in sorted(remarks, key=lambda r: r.line):
         lines.setdefault(remark.text, {})[remark.line] = None
     for text, numbers in lines.items():
         named = ", ".join(map(str, list(numbers)[:_MOST_LINES_NAMED]))

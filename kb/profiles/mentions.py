@@ -14,7 +14,7 @@ from functools import cache
 from kb.profiles.derived import without_undefined
 from kb.profiles.keys import with_derived
 from kb.profiles.names import Name, NamePlace, find_names
-from kb.profiles.ncu_rules import figures_said
+from kb.profiles.ncu_rules import rule_figures
 from kb.profiles.numbers import Number, find_numbers
 from kb.profiles.units import Unit, find_unit
 from kb.vocabulary import read_data
@@ -75,15 +75,15 @@ def read_mentions(text: str) -> Reading:
     places = [name for name in find_names(text) if not _is_a_unit(text, name)]
     orders = ((_Pairing.behind, _Pairing.ahead), (_Pairing.ahead, _Pairing.behind))
     pairs = max((_Pairing(text, places, numbers).pairs(order) for order in orders), key=len)
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     rest, end = [], 0
     for place, (name, value) in pairs:
-        found.setdefault(name, value)
+        metrics.setdefault(name, value)
         rest += [text[end : place.start], " " * (place.end - place.start)]
         end = place.end
     # A sentence of ncu's rules has its figures in words of its own.
-    found = with_derived(figures_said(text)) | found
-    return Reading(without_undefined(found), "".join([*rest, text[end:]]))
+    metrics = with_derived(rule_figures(text)) | metrics
+    return Reading(without_undefined(metrics), "".join([*rest, text[end:]]))
 
 
 def _is_a_unit(text: str, place: NamePlace) -> bool:
@@ -111,21 +111,21 @@ class _Pairing:
 
     def pairs(self, order: tuple[_Look, _Look]) -> list[tuple[NamePlace, _Mention]]:
         """Names with what they are given, in order; each looks for its number in this order."""
-        found = []
+        pairs = []
         for index, place in enumerate(self.places):
             if all(name.listed for name in place.names) and not self.as_code:
                 continue
             mention = order[0](self, index) or order[1](self, index)
             if mention is not None:
-                found.append((place, mention))
-        return found
+                pairs.append((place, mention))
+        return pairs
 
     def behind(self, index: int) -> _Mention | None:
         """What the number behind the name says: `L2 hit rate is only 30 %`."""
         text, place = self.text, self.places[index]
         bound = self.places[index + 1].start if index + 1 < len(self.places) else len(text)
-        first = bisect_left(self.numbers, place.end, key=lambda each: each.start)
-        starts = {each.start: first + at for at, each in enumerate(self.numbers[first : first + 4])}
+        first = bisect_left(self.numbers, place.end, key=lambda n: n.start)
+        starts = {n.start: first + at for at, n in enumerate(self.numbers[first : first + 4])}
         position, unknown = place.end, 0
         seen: list[str] = []
         column: Unit | None = None

@@ -56,7 +56,7 @@ class _Node(dict[str, "_Node"]):
         self.names: list[Name] = []
 
 
-def _of(metric: Metric) -> Iterator[tuple[str, Name]]:
+def _spellings_of(metric: Metric) -> Iterator[tuple[str, Name]]:
     plain = Name(metric)
     for spelling in (metric.name, metric.label, *metric.said):
         yield spelling, plain
@@ -76,19 +76,19 @@ def _of(metric: Metric) -> Iterator[tuple[str, Name]]:
 def _keys(word: str) -> tuple[str, ...]:
     """A word as names are compared."""
     lowered = word.lower()
-    return tuple(stem(each) for each in _SAME.get(lowered, lowered).split())
+    return tuple(stem(part) for part in _SAME.get(lowered, lowered).split())
 
 
 @cache
 def _names() -> _Node:
     root = _Node()
     for metric in all_metrics():
-        for spelling, name in _of(metric):
+        for spelling, name in _spellings_of(metric):
             node = root
             for word in WORD.findall(spelling):
                 for key in _keys(word):
                     node = node.setdefault(key, _Node())
-            if name.exact or all(each.metric != metric for each in node.names):
+            if name.exact or all(known.metric != metric for known in node.names):
                 node.names.append(name)
     return root
 
@@ -99,7 +99,7 @@ def find_names(text: str) -> list[NamePlace]:
     Takes time in proportion to the text: no name has more than some twenty words.
     """
     words = list(WORD.finditer(text))
-    found: list[NamePlace] = []
+    places: list[NamePlace] = []
     place = 0
     while place < len(words):
         longest = _longest(text, words, place)
@@ -108,24 +108,24 @@ def find_names(text: str) -> list[NamePlace]:
             continue
         last, names = longest
         start, end = words[place].start(), words[last].end()
-        meant = tuple(name for name in names if name.exact in (None, text[start:end]))
-        if meant and not _of_an_identifier(text, start, end):
-            found.append(NamePlace(start, end, meant))
+        meanings = tuple(name for name in names if name.exact in (None, text[start:end]))
+        if meanings and not _in_identifier(text, start, end):
+            places.append(NamePlace(start, end, meanings))
         place = last + 1
-    return found
+    return places
 
 
 def is_spelled(metric: Metric, text: str, place: NamePlace) -> bool:
     """Whether a name stands there as it is written, plurals aside: `stalled waiting` is not."""
-    stated = _plainly(text[place.start : place.end])
-    return any(_plainly(spelling) == stated for spelling, _ in _of(metric))
+    stated = _normalized(text[place.start : place.end])
+    return any(_normalized(spelling) == stated for spelling, _ in _spellings_of(metric))
 
 
-def _plainly(spelling: str) -> list[str]:
+def _normalized(spelling: str) -> list[str]:
     return [word.lower().rstrip("s") for word in WORD.findall(spelling)]
 
 
-def _of_an_identifier(text: str, start: int, end: int) -> bool:
+def _in_identifier(text: str, start: int, end: int) -> bool:
     """Whether what stands there is a part of a longer identifier, which names something else."""
     before, after = text[max(start - 1, 0) : start], text[end : end + 2]
     return before == "_" or after[:1] == "_" or (after[:1] == "." and after[1:].isalnum())
@@ -141,10 +141,10 @@ def _longest(
         if place > first and not _WITHIN.fullmatch(text, words[place - 1].end(), word.start()):
             break
         for key in _keys(word.group()):
-            found = node.get(key)
-            if found is None:
+            child = node.get(key)
+            if child is None:
                 return best
-            node = found
+            node = child
         if node.names:
             best = place, node.names
     return best
@@ -158,8 +158,8 @@ def metrics_called(key: str) -> tuple[Name, ...]:
     metric = find_metric(key)
     if metric is not None:
         return (Name(metric),)
-    wanted = " ".join(key.strip().lower().replace("_", " ").split())
-    return _displayed().get(wanted, ())
+    spelling = " ".join(key.strip().lower().replace("_", " ").split())
+    return _displayed().get(spelling, ())
 
 
 def named_with_unit(names: Sequence[Name], unit: Unit | None) -> tuple[Name, float] | None:

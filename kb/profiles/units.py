@@ -29,7 +29,7 @@ class Unit:
 
 
 @cache
-def _named() -> dict[str, Unit]:
+def _units_by_spelling() -> dict[str, Unit]:
     return {
         str(spelling): Unit(str(dimension), float(factor))
         for dimension, spellings in read_data("units.yaml").items()
@@ -43,15 +43,15 @@ def find_unit(spelling: str) -> Unit | None:
     text = spelling.strip().lower()
     if not text or len(text) > _LONGEST:
         return None
-    return _named().get(text) or _composed(text)
+    return _units_by_spelling().get(text) or _compose(text)
 
 
-def _composed(text: str) -> Unit | None:
+def _compose(text: str) -> Unit | None:
     above, _, below = text.partition("/")
     prefixed = _PREFIXED.fullmatch(above)
     if prefixed is None:
         # Such as sector/request, in whichever it counts.
-        return _named().get(above) if below in _OF_EACH else None
+        return _units_by_spelling().get(above) if below in _OF_EACH else None
     factor = _PREFIXES[prefixed[1] or ""]
     if prefixed[2] in {"inst", "cycle"}:
         counted = {"inst": "inst", "cycle": "cycles"}[prefixed[2]]

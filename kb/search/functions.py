@@ -68,7 +68,7 @@ class FunctionWeighing:
         self._idle = np.array(
             [[values == (role,) for values in self._roles.values] for role in _IDLE_ROLES]
         )
-        self._is_code = columns["kinds"].accepted(lambda values: values[0] == "code")
+        self._is_code = columns["kinds"].accepted_codes(lambda values: values[0] == "code")
         # Symbol's code → the numbers of the terms of its last name, filled up with 0, and how rare
         # they are together; all 0 until the symbol is first seen.
         self._names = np.zeros((len(self._symbols.values), _MOST_TERMS), dtype=np.int32)

@@ -218,7 +218,7 @@ class Ranker:
             techniques = self._columns["techniques"]
             best = np.zeros(len(techniques.values))
             for slug, weight in self._named.items():
-                codes = techniques.having.get(slug, ())
+                codes = techniques.codes_by_value.get(slug, ())
                 best[codes] = np.maximum(best[codes], weight)
             share = self._factor("kinds", lambda kinds: _by_kind(kinds, 1.0, _SHOWS_SHARE))
             term |= {"technique named": (("techniques", best), *share)}
