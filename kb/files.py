@@ -50,14 +50,14 @@ def read_below(
     parts = PurePosixPath(path).parts
     if not parts or ".." in parts or PurePosixPath(path).is_absolute():
         raise RefusedFileError("leads out of its source", path)
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         folder = os.open(root, _FOLDER)
-        opened.callback(os.close, folder)
+        stack.callback(os.close, folder)
         for part in parts[:-1]:
             folder = _open(part, _FOLDER | os.O_NOFOLLOW, folder, path)
-            opened.callback(os.close, folder)
+            stack.callback(os.close, folder)
         file = _open(parts[-1], _FILE, folder, path)
-        opened.callback(os.close, file)
+        stack.callback(os.close, file)
         return _content(file, path, limit, first)
 
 

@@ -168,8 +168,8 @@ def find_gpu(name: str) -> GpuSpec:
     exact, family = _lookup(name)
     matches = exact or family
     if not matches:
-        known = ", ".join(dict.fromkeys(spec.family for spec in all_specs().values()))
-        raise InvalidInputError(f"unknown GPU '{name}': use one of {known}")
+        names = ", ".join(dict.fromkeys(spec.family for spec in all_specs().values()))
+        raise InvalidInputError(f"unknown GPU '{name}': use one of {names}")
     return matches[0]
 
 
@@ -248,9 +248,9 @@ def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     if matches:
         cards = ", ".join(spec.name for spec in matches)
         raise InvalidInputError(f"'{name}' matches several GPUs: choose one with --gpu: {cards}")
-    known = ", ".join(all_specs())
+    names = ", ".join(all_specs())
     raise InvalidInputError(
-        f"unknown GPU '{name}': use one of {known}, or describe it with --gpu-spec FILE, in the "
+        f"unknown GPU '{name}': use one of {names}, or describe it with --gpu-spec FILE, in the "
         f"format of {data_file()}"
     )
 

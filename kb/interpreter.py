@@ -244,10 +244,10 @@ def _combine_blocks(interpreter: Any) -> None:
 
     def combined(self: Any, types: Any, first: list[Any], second: list[Any]) -> list[Any]:
         both = zip([*first, *second], [*types, *types], strict=True)
-        given = [self.to_tensor(*pair) for pair in both]
+        operands = [self.to_tensor(*pair) for pair in both]
         truth, tensor.__bool__ = tensor.__bool__, _of_one_value
         try:
-            result = self.combine_fn.fn(*given)
+            result = self.combine_fn.fn(*operands)
         finally:
             tensor.__bool__ = truth
         parts = result if isinstance(result, tuple | interpreter.tl.core.tuple) else (result,)

@@ -86,7 +86,7 @@ def evidence_view(generation: Generation, slug: str) -> list[dict[str, str]]:
     )
     rows = [int(row) for row in mask.nonzero()[0][:EVIDENCE_SHOWN]]
     chunks = sorted(generation.store.rows(rows), key=lambda chunk: (chunk.title, chunk.id))
-    return [{"id": each.id, "title": each.title, "source": each.source} for each in chunks]
+    return [{"id": note.id, "title": note.title, "source": note.source} for note in chunks]
 
 
 def technique_records(generation: Generation, slug: str) -> list[Verified]:

@@ -133,7 +133,7 @@ class _Composer:
         if limit and not examples:
             return None
         remaining = room.less(*(SEPARATOR + text for text in examples.values()))
-        techniques = self._technique_parts(remaining, slugs, shown=bool(examples))
+        techniques = self._technique_parts(remaining, slugs, has_example=bool(examples))
         if not techniques and not examples and not lines:
             return None
         remaining = remaining.less(*(SEPARATOR + part for part in techniques))
@@ -170,12 +170,12 @@ class _Composer:
             if example.id and self._exclude.isdisjoint({example.id, *example.chunks})
         ]
 
-    def _footer(self, shown: int, shown_ids: list[str], hint: Example | None = None) -> str:
-        line = f"(Showing {shown} of {self._count} examples)" if self._count else ""
+    def _footer(self, count: int, ids: list[str], hint: Example | None = None) -> str:
+        line = f"(Showing {count} of {self._count} examples)" if self._count else ""
         further = [*self._examples, *self._others] if hint is None else []
         operators, facts = self._selection.operators, self._selection.facts
         slugs = [e.slug for e in further if e.slug and (facts or e.slug in operators)
-                 and e.id not in shown_ids]  # fmt: skip
+                 and e.id not in ids]  # fmt: skip
         if slugs:
             line += f"\nNot shown: {', '.join(slugs[:_MAX_NAMED])}."
         if hint is not None and hint.slug is not None:
@@ -278,7 +278,7 @@ class _Composer:
         part = self._part(slugs[0], share.less(SEPARATOR), cut=not facts, code=not facts)
         return 0 if part is None else room.measure(SEPARATOR + part)
 
-    def _technique_parts(self, budget: Budget, slugs: list[str], *, shown: bool) -> list[str]:
+    def _technique_parts(self, budget: Budget, slugs: list[str], *, has_example: bool) -> list[str]:
         """Beside a problem's example they are prose: their snippets are of other operators."""
         parts: list[str] = []
         facts = bool(self._selection.facts)
@@ -286,8 +286,8 @@ class _Composer:
             part = self._part(
                 slug,
                 budget.less(SEPARATOR),
-                cut=not parts and not (facts and shown),
-                code=not facts or not (shown or parts),
+                cut=not parts and not (facts and has_example),
+                code=not facts or not (has_example or parts),
             )
             if part is None:
                 break
@@ -360,14 +360,16 @@ class _Composer:
                 return example.note
         return f"{example.note} {text} Get it with `kb show {better} --code` or get_kernel.".strip()
 
-    def _more_examples(self, room: Budget, limit: int, shown: dict[str, str]) -> dict[str, str]:
+    def _more_examples(
+        self, room: Budget, limit: int, packed_examples: dict[str, str]
+    ) -> dict[str, str]:
         """What else the module needs, or what else shows the techniques."""
         more: dict[str, str] = {}
         further = self._others if self._selection.facts else self._examples
         for example in further:
-            if len(shown) + len(more) >= limit or not shown:
+            if len(packed_examples) + len(more) >= limit or not packed_examples:
                 break
-            if example.id in shown or example.id in more:
+            if example.id in packed_examples or example.id in more:
                 continue
             packed = pack_example(example, room.less(SEPARATOR))
             if packed is not None:

@@ -70,7 +70,7 @@ def uses_in(node: ast.AST) -> Uses:
     return uses
 
 
-def argument_given(
+def passed_argument(
     call: ast.Call, place: int, name: str, function: ast.FunctionDef
 ) -> ast.expr | None:
     """The argument that a call passes for a parameter; None if it cannot be determined."""
@@ -97,7 +97,7 @@ def remove_argument(call: ast.Call, place: int, name: str) -> None:
         del call.args[place]
 
 
-def left_over(function: ast.FunctionDef, value: ast.expr) -> bool:
+def is_unresolved(function: ast.FunctionDef, value: ast.expr) -> bool:
     """Whether a folded None or hook remains in arithmetic: then it was not resolved."""
     if isinstance(value, ast.Name):
         names = (n for n in ast.walk(function) if isinstance(n, ast.Name))

@@ -71,7 +71,7 @@ def start_note(kernel: Kernel, gpu: str | None) -> str:
     )
 
 
-def merit(kernel: Kernel, gpu: str | None) -> float:
+def min_speedup(kernel: Kernel, gpu: str | None) -> float:
     """Return the least of the speedups over eager, `torch.compile` and the library."""
     speedups = [ratio for name in BASELINES if (ratio := speedup(kernel, name, gpu)) is not None]
     return min(speedups) if speedups else _UNMEASURED
@@ -83,10 +83,10 @@ def clearly_faster(
     """Whether a kernel gains far more over PyTorch than another one."""
     if one not in kernels or other not in kernels:
         return False
-    return merit(kernels[one], gpu) > _FASTER * merit(kernels[other], gpu)
+    return min_speedup(kernels[one], gpu) > _FASTER * min_speedup(kernels[other], gpu)
 
 
-def usable(generation: Generation, language: str | None, device: str | None) -> dict[str, Kernel]:
+def runnable(generation: Generation, language: str | None, device: str | None) -> dict[str, Kernel]:
     """Return the kernels that are in the language asked for and run on the device."""
     return {
         slug: record.entry
@@ -96,7 +96,7 @@ def usable(generation: Generation, language: str | None, device: str | None) -> 
     }
 
 
-def ranked(
+def rank_kernels(
     kernels: dict[str, Kernel],
     ops: Sequence[str],
     preferred: Iterable[str],
@@ -133,17 +133,17 @@ def ranked(
             slug in special and slug not in rank,
             families[kernel.op],
             kernel.language != "triton",
-            -merit(kernel, gpu),
+            -min_speedup(kernel, gpu),
             slug,
         )
 
     return sorted(slugs, key=order)
 
 
-def slower_ones(kernels: dict[str, Kernel], ops: Sequence[str], gpu: str | None) -> list[str]:
+def slower_kernels(kernels: dict[str, Kernel], ops: Sequence[str], gpu: str | None) -> list[str]:
     """Return slugs of kernels of these families that were measured slower, the fastest first."""
     slugs = [s for s, k in kernels.items() if k.op in ops and is_slower(k, gpu)]
-    return sorted(slugs, key=lambda slug: (-merit(kernels[slug], gpu), slug))
+    return sorted(slugs, key=lambda slug: (-min_speedup(kernels[slug], gpu), slug))
 
 
 def axes_of(code: str) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from kb.context.choosing import is_slower, merit, slower_ones, start_note, usable
+from kb.context.choosing import is_slower, min_speedup, runnable, slower_kernels, start_note
 from kb.context.materials import Candidate
 from kb.context.models import ContextRequest
 from kb.corpus.entries import Kernel, Technique
@@ -56,8 +56,8 @@ def example_spec(request: ContextRequest, device: str | None) -> ExampleSpec:
         language = "cuda" if "__global__" in kernel else "triton"
     requested = language
     if language is None:
-        named = {name for name in _LANGUAGES if name in query.lower()}
-        language = named.pop() if len(named) == 1 else None
+        languages = {name for name in _LANGUAGES if name in query.lower()}
+        language = languages.pop() if len(languages) == 1 else None
     operators, dtypes = operators_asked(query), dtypes_named(query)
     if kernel:
         defined = next((python or cuda for python, cuda in _KERNEL_NAME.groups(kernel, 1)), None)
@@ -102,7 +102,7 @@ def examples_for(
     ranking
         Slugs of kernels in the order in which the search found them.
     """
-    pool = usable(generation, spec.language, spec.traits.device)
+    pool = runnable(generation, spec.language, spec.traits.device)
     kernels = {slug: kernel for slug, kernel in pool.items() if slug not in request.exclude}
     gpu = request.gpu
     rank = {slug: number for number, slug in enumerate(ranking)}
@@ -120,7 +120,7 @@ def examples_for(
         unfit = bool(dtypes) and dtypes.isdisjoint(kernel.dtypes)
         ranked = position.get(slug, len(position))
         unlike = slug not in showing, kernel.language != "triton"
-        return unfit, slug in plain, *unlike, ranked, -merit(kernel, gpu), slug
+        return unfit, slug in plain, *unlike, ranked, -min_speedup(kernel, gpu), slug
 
     groups: list[list[str]] = []
     operators: dict[str, str] = {}
@@ -128,7 +128,7 @@ def examples_for(
         kinds = kinds_of(op)
         best = [s for s, k in kernels.items() if k.op in kinds and not is_slower(k, gpu)]
         best.sort(key=lambda slug: (kinds.index(kernels[slug].op), *order(slug)))
-        group = best or slower_ones(kernels, kinds, gpu)
+        group = best or slower_kernels(kernels, kinds, gpu)
         groups.append([slug for slug in group if slug not in operators])
         operators |= dict.fromkeys(groups[-1], op)
     computing = [slug for row in zip_longest(*groups) for slug in row if slug is not None]
@@ -149,7 +149,7 @@ def _improved_on(kernels: dict[str, Kernel], gpu: str | None) -> set[str]:
     return {
         plain
         for plain, better in pairs
-        if plain is not None and merit(better, gpu) >= merit(kernels[plain], gpu)
+        if plain is not None and min_speedup(better, gpu) >= min_speedup(kernels[plain], gpu)
     }
 
 
@@ -169,8 +169,8 @@ def _missing_lines(
     spec: ExampleSpec, pool: dict[str, Kernel], generation: Generation, gpu: str | None
 ) -> list[str]:
     """Operators without a kernel: where the other language has one, which."""
-    everything = usable(generation, None, spec.traits.device)
-    anywhere = usable(generation, None, None)
+    everything = runnable(generation, None, spec.traits.device)
+    anywhere = runnable(generation, None, None)
     tagged = {op for values in generation.columns["ops"].values for op in values}
     missing, lines = [], []
     for op in spec.operators:
@@ -180,7 +180,7 @@ def _missing_lines(
         other = {slug: kernel for slug, kernel in everything.items() if kernel.op in kinds}
         if other:
             plain = _improved_on(other, gpu)
-            best = min(other, key=lambda s: (s in plain, -merit(everything[s], gpu), s))
+            best = min(other, key=lambda s: (s in plain, -min_speedup(everything[s], gpu), s))
             language = _LANGUAGES[spec.language or other[best].language]
             newer = [k for k in anywhere.values() if k.op in kinds and k.language == spec.language]
             runs = f" that runs on {gpu}" if newer else ""

@@ -46,7 +46,7 @@ def is_docstring(node: ast.stmt) -> bool:
     )
 
 
-def constant(node: ast.expr | None, identities: set[str]) -> bool:
+def is_constant(node: ast.expr | None, identities: set[str]) -> bool:
     """Whether an expression is a constant that code branches on, or an identity hook."""
     if isinstance(node, ast.Constant):
         return node.value is None or isinstance(node.value, bool | str)

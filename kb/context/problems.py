@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from kb.context.assuming import Assumptions
-from kb.context.choosing import is_slower, merit, ranked, slower_ones, usable
+from kb.context.choosing import is_slower, min_speedup, rank_kernels, runnable, slower_kernels
 from kb.context.materials import Candidate
 from kb.context.shortening import Options
 from kb.corpus.entries import Kernel
@@ -89,7 +89,7 @@ def advise(  # noqa: PLR0917 (as a request has them)
     """
     card = gpu_spec(gpu)
     analysis = analyse(read_problem(text, dtype=dtype), card)
-    kernels = usable(generation, language, device)
+    kernels = runnable(generation, language, device)
     facts = fact_lines(analysis, card)
     plan = plan_line(analysis, card)
     facts += [plan] if plan is not None else []
@@ -123,7 +123,7 @@ def _for_loop(analysis: Analysis, kernels: dict[str, Kernel]) -> Candidate | Non
 def _none_to_follow(
     kernels: dict[str, Kernel], ops: tuple[str, ...], family: str, gpu: str | None
 ) -> str:
-    slower = slower_ones(kernels, ops, gpu)
+    slower = slower_kernels(kernels, ops, gpu)
     if not slower:
         return f"The knowledge base has no {family} kernel for this request."
     return (
@@ -142,13 +142,13 @@ def _for_step(
     preferred = [slug for tag in family.prefer if tag in special for slug in family.prefer[tag]]
     fitting = {slug: kernel for slug, kernel in kernels.items() if suits(slug, special)}
     made_for = frozenset(slug for slugs in family.prefer.values() for slug in slugs) - _GENERAL
-    slugs = ranked(fitting, family.ops, preferred, gpu, made_for)
+    slugs = rank_kernels(fitting, family.ops, preferred, gpu, made_for)
     needed = [slug for tag in family.needs if tag in special for slug in family.needs[tag]]
     lacks = ", ".join(tag for tag in family.needs if tag in special)
     spelled = len(step.operators) > 1
-    starts = [s for s in slower_ones(fitting, family.ops, gpu) if s not in slugs]
+    starts = [s for s in slower_kernels(fitting, family.ops, gpu) if s not in slugs]
     # Where nothing that may be followed fits into a budget, a whole kernel to begin with does.
-    starts = [s for s in starts if merit(kernels[s], gpu) >= _LEAST_START]
+    starts = [s for s in starts if min_speedup(kernels[s], gpu) >= _LEAST_START]
     if spelled and family.fused:
         # Measured beside a fused call of PyTorch, which this module does not make.
         slugs = [s for s in needed if s in fitting and s not in slugs] + slugs

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kb.context.calls import declared_tunables
-from kb.context.choosing import axes_of, is_slower, merit, records_on
+from kb.context.choosing import axes_of, is_slower, min_speedup, records_on
 from kb.context.cutting import prose_prefixes
 from kb.corpus.entries import Kernel, Verified
 from kb.corpus.measured import BASELINES
@@ -53,7 +53,7 @@ def result_lines(slugs: Sequence[str], generation: Generation, gpu: str | None) 
             lines += [f"  {sentence}" for sentence in _figures(generation, record.entry.slug)]
     slower = sorted(
         (record.entry for record in records if is_slower(record.entry, gpu)),
-        key=lambda kernel: (-merit(kernel, gpu), kernel.slug),
+        key=lambda kernel: (-min_speedup(kernel, gpu), kernel.slug),
     )
     sentences: dict[str, str] = {}
     improved = _improved_on(best, generation, gpu)

@@ -17,17 +17,17 @@ from functools import lru_cache
 from kb.context.assuming import FOR_TMA, NOTHING, Assumptions, assume, drop_precision, require
 from kb.context.calls import (
     Uses,
-    argument_given,
     bound_name,
     has_call,
-    left_over,
+    is_unresolved,
     names_of,
+    passed_argument,
     read_names,
     remove_argument,
     uses_in,
 )
 from kb.context.docstrings import summary
-from kb.context.folding import Bindings, clone_tree, constant, fold, is_docstring, is_identity
+from kb.context.folding import Bindings, clone_tree, fold, is_constant, is_docstring, is_identity
 from kb.context.printing import Printer
 from kb.parsing import PARSING
 
@@ -161,14 +161,14 @@ class _File:
         changed = False
         for name, function, calls in self._helpers():
             for place, argument in enumerate(list(function.args.args)):
-                values = [argument_given(call, place, argument.arg, function) for call in calls]
+                values = [passed_argument(call, place, argument.arg, function) for call in calls]
                 first = values[0]
-                if first is None or not constant(first, self._identities):
+                if first is None or not is_constant(first, self._identities):
                     continue
                 if any(value is None or ast.dump(value) != ast.dump(first) for value in values):
                     continue
                 folded = fold(function, {argument.arg: first}, self._identities)
-                if len(folded.args.args) == len(function.args.args) or left_over(folded, first):
+                if len(folded.args.args) == len(function.args.args) or is_unresolved(folded, first):
                     continue
                 for call in calls:
                     remove_argument(call, place, argument.arg)
@@ -215,7 +215,7 @@ class _File:
             for place, argument in reversed(list(enumerate(function.args.args))):
                 if argument.arg in names_read:
                     continue
-                values = [argument_given(call, place, argument.arg, function) for call in calls]
+                values = [passed_argument(call, place, argument.arg, function) for call in calls]
                 if any(value is None or has_call(value) for value in values):
                     continue
                 for call in calls:

@@ -189,17 +189,17 @@ def _always_compiled(bare: str) -> str:
         return bare
     out: list[str] = []
     at = 0
-    opened: list[tuple[int, bool, bool]] = []  # start, tests an architecture, has an #else
+    open_ifs: list[tuple[int, bool, bool]] = []  # start, tests an architecture, has an #else
     for match in _GUARD.finditer(bare):
         word, rest = match[1], match[2]
         if word in {"if", "ifdef", "ifndef"}:
-            opened.append((match.start(), bool(_ARCHITECTURE_TEST.search(rest)), False))
-        elif word in {"else", "elif"} and opened:
-            start, tests, _ = opened[-1]
-            opened[-1] = (start, tests, True)
-        elif word == "endif" and opened:
-            start, tests, other = opened.pop()
-            near = len(opened) < _DEEPEST  # each region is read again by those around it
+            open_ifs.append((match.start(), bool(_ARCHITECTURE_TEST.search(rest)), False))
+        elif word in {"else", "elif"} and open_ifs:
+            start, tests, _ = open_ifs[-1]
+            open_ifs[-1] = (start, tests, True)
+        elif word == "endif" and open_ifs:
+            start, tests, other = open_ifs.pop()
+            near = len(open_ifs) < _DEEPEST  # each region is read again by those around it
             if near and tests and other and start >= at and not _refuses(bare[start : match.end()]):
                 out.append(bare[at:start])
                 at = match.end()

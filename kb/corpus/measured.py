@@ -103,15 +103,15 @@ def measured_line(records: Sequence[Verified], *, brief: bool = False) -> str:
     if not records:
         return NOT_MEASURED
     first = records[0]
-    shown = [record for record in records if record.gpu == first.gpu][:_SHOWN]
-    gains = ", ".join(f"{verified.speedup:.2f}x over {verified.baseline}" for verified in shown)
+    top = [record for record in records if record.gpu == first.gpu][:_SHOWN]
+    gains = ", ".join(f"{verified.speedup:.2f}x over {verified.baseline}" for verified in top)
     if brief:
         return f"measured on {first.gpu}: {gains}"
     head = f"measured on {first.gpu}, {first.date}"
-    if len({(verified.shape, verified.dtype) for verified in shown}) == 1:
+    if len({(verified.shape, verified.dtype) for verified in top}) == 1:
         return f"{head}, {first.shape} {first.dtype}: {gains}"
     gains = ", ".join(
         f"{verified.speedup:.2f}x over {verified.baseline} ({verified.shape} {verified.dtype})"
-        for verified in shown
+        for verified in top
     )
     return f"{head}: {gains}"

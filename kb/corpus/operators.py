@@ -72,8 +72,8 @@ def operators_asked(text: str, *, symbol: bool = False) -> tuple[str, ...]:
 
 def _normalized_words(text: str) -> str:
     """The words of a text, then those of its names apart: `RoPE` is one, `addRMSNorm` three."""
-    whole, apart = _WHOLE.findall(text.lower()), _APART.findall(text)
-    return f"{' '.join(whole)}\n{' '.join(apart).lower()}"
+    whole, subwords = _WHOLE.findall(text.lower()), _APART.findall(text)
+    return f"{' '.join(whole)}\n{' '.join(subwords).lower()}"
 
 
 def _most_specific(candidates: Iterable[str]) -> set[str]:

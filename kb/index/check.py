@@ -37,11 +37,11 @@ def problems_of(folder: Path) -> list[str]:
         if not condition:
             problems.append(problem)
 
-    written, digests = manifest.files, digests_of(folder)
-    for path in sorted(written.keys() | digests.keys()):
+    expected_digests, digests = manifest.files, digests_of(folder)
+    for path in sorted(expected_digests.keys() | digests.keys()):
         if path not in digests:
             problems.append(f"{path} is missing")
-        elif written.get(path) != digests[path]:
+        elif expected_digests.get(path) != digests[path]:
             problems.append(f"{path} is not what was written")
     if problems:
         return problems

@@ -129,7 +129,7 @@ def _collection_name(manifest: Manifest) -> str:
     return f"kernel-kb-{manifest.content}"
 
 
-def mirror(server: ChromaServer, folder: Path) -> None:
+def upload_collection(server: ChromaServer, folder: Path) -> None:
     """Bring the collection of a generation that is not published yet to a server.
 
     One that is there already stays; one that was broken off is made anew.
@@ -162,7 +162,7 @@ def mirror(server: ChromaServer, folder: Path) -> None:
         ) from error
 
 
-def forget(server: ChromaServer, manifest: Manifest) -> None:
+def delete_collection(server: ChromaServer, manifest: Manifest) -> None:
     """Delete the collection of a generation that is gone; what fails is left."""
     with contextlib.suppress(Exception):
         server.client(_QUERY_SECONDS).delete_collection(_collection_name(manifest))

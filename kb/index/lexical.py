@@ -263,10 +263,10 @@ class LexicalIndex:
         """
         stretch = self._stretch(token)
         at = places[self._rows[stretch]]
-        there = np.flatnonzero(at >= 0)
-        frequency: NDArray[np.float32] = self._data[stretch][there]
+        present = np.flatnonzero(at >= 0)
+        frequency: NDArray[np.float32] = self._data[stretch][present]
         frequency /= self.idf(token)
-        return at[there], frequency
+        return at[present], frequency
 
     def holding(self, token: str, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """In which of the chunks at `rows` a token stands, (n,)."""

@@ -18,7 +18,7 @@ from kb.errors import IndexBusyError, IndexUnavailableError, KbError
 from kb.index.build import build_generation
 from kb.index.cache import EmbeddingCache, load_precomputed
 from kb.index.check import check_in_child
-from kb.index.chroma_server import forget, mirror, server_from_environment
+from kb.index.chroma_server import delete_collection, server_from_environment, upload_collection
 from kb.index.layout import IndexLayout, generation_number
 from kb.index.leases import collect
 from kb.index.manifest import Manifest, read_manifest
@@ -171,7 +171,7 @@ class IndexWriter:
     def _switch(self, name: str) -> None:
         staged = self.layout.staging / name
         if self._server is not None:
-            mirror(self._server, staged)
+            upload_collection(self._server, staged)
         for path in (*sorted(staged.rglob("*")), staged):
             _sync(path)
         self.layout.generations.mkdir(exist_ok=True)
@@ -199,7 +199,7 @@ class IndexWriter:
             deleted = collect(self.layout.generation(name), self.layout.staging / "trash")
             if deleted and former and manifest and former.content != manifest.content:
                 assert self._server is not None
-                forget(self._server, former)
+                delete_collection(self._server, former)
 
 
 def _sync(path: Path) -> None:

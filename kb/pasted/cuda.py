@@ -107,15 +107,15 @@ def kernel_bodies(text: str) -> Iterator[tuple[int, int, int]]:
 def _closing(text: str) -> dict[int, int]:
     """Where each bracket that is closed is closed."""
     closings: dict[int, int] = {}
-    opened: dict[str, list[int]] = {"}": [], ")": []}
+    open_at: dict[str, list[int]] = {"}": [], ")": []}
     for match in re.finditer(r"[{}()]", text):
         match match[0]:
             case "{":
-                opened["}"].append(match.start())
+                open_at["}"].append(match.start())
             case "(":
-                opened[")"].append(match.start())
-            case end if opened[end]:
-                closings[opened[end].pop()] = match.start()
+                open_at[")"].append(match.start())
+            case end if open_at[end]:
+                closings[open_at[end].pop()] = match.start()
     return closings
 
 

@@ -52,6 +52,6 @@ def _sentences(remarks: Iterable[Remark]) -> Iterable[str]:
     for remark in sorted(remarks, key=lambda r: r.line):
         lines.setdefault(remark.text, {})[remark.line] = None
     for text, numbers in lines.items():
-        named = ", ".join(map(str, list(numbers)[:_MOST_LINES_NAMED]))
+        listed = ", ".join(map(str, list(numbers)[:_MOST_LINES_NAMED]))
         more = " and more" if len(numbers) > _MOST_LINES_NAMED else ""
-        yield f"{'Line' if len(numbers) == 1 else 'Lines'} {named}{more}: {text}"
+        yield f"{'Line' if len(numbers) == 1 else 'Lines'} {listed}{more}: {text}"

@@ -104,24 +104,24 @@ def passes_of(kernel: ast.FunctionDef) -> dict[str, int]:
     A loop that begins elsewhere, or whose pointer an earlier loop has moved, reads what is left.
     """
     roots = {argument.arg: argument.arg for argument in kernel.args.args}
-    moved: dict[str, int] = {}
+    moved_by: dict[str, int] = {}
     """Pointer → the loop that moves it."""
     loops: dict[tuple[str, str], set[int]] = {}
 
     def visit(node: ast.AST, loop: ast.For | ast.While | None) -> None:
         match node:
             case ast.AugAssign(target=ast.Name(id=name)) if loop is not None:
-                moved.setdefault(name, id(loop))
+                moved_by.setdefault(name, id(loop))
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 left = leftmost(value)
                 if left == name and loop is not None:
-                    moved.setdefault(name, id(loop))
+                    moved_by.setdefault(name, id(loop))
                 elif left in roots:
                     roots[name] = roots[left]
-                    moved.pop(name, None)
+                    moved_by.pop(name, None)
             case ast.Call(args=[where, *_]) if loop is not None and called_name(node) == "load":
                 left = leftmost(where)
-                if left in roots and moved.get(left, id(loop)) == id(loop):
+                if left in roots and moved_by.get(left, id(loop)) == id(loop):
                     loops.setdefault((roots[left], _beginning(loop)), set()).add(id(loop))
         outer = loop is None and isinstance(node, ast.For | ast.While)
         for child in ast.iter_child_nodes(node):

@@ -84,7 +84,7 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     analysis = Analysis(problem, steps, heaviest, dtype=dtype)
     analysis.loop = longest(problem.loops, problem.operators)
     if heaviest is not None:
-        analysis.before, analysis.after = _around(steps, heaviest)
+        analysis.before, analysis.after = _fusible_neighbours(steps, heaviest)
         seconds = sum(step.seconds for step in steps)
         same = sum(s.seconds for s in steps if s.family is heaviest.family)
         analysis.share = same / seconds if seconds else 1.0
@@ -147,17 +147,17 @@ def _activation_first(steps: list[Step]) -> Step:
     )
 
 
-def _around(steps: list[Step], heaviest: Step) -> tuple[list[Step], list[Step]]:
+def _fusible_neighbours(steps: list[Step], heaviest: Step) -> tuple[list[Step], list[Step]]:
     """Steps that feed the heaviest one or use its result, as far as one kernel could take them."""
     place = next(n for n, step in enumerate(steps) if step is heaviest)
     after: list[Step] = []
-    produced, apart = _parts(heaviest), set[int]()
+    produced, unrelated = _parts(heaviest), set[int]()
     for step in steps[place + 1 :]:
         if len(after) == _NEAR:
             break
         sources, light = _sources(step), step.kind in _FUSIBLE
-        if apart & sources or not (produced & sources or light):
-            apart |= _parts(step)  # another kernel's, with what needs it
+        if unrelated & sources or not (produced & sources or light):
+            unrelated |= _parts(step)  # another kernel's, with what needs it
         elif produced & sources:
             if not light:
                 break

@@ -26,9 +26,9 @@ def attributes(step: Step) -> frozenset[str]:
     words = {step.shape_class} if step.shape_class else set()
     row = row_length(step)
     if row is not None:
-        together = row * (_POSITIONS if step.shape_class == "inner-dim" else 1)
-        words |= {"long-row"} if together > _ON_CHIP else set()
-        words |= {"short-row"} if together <= _AT_EASE else set()
+        elements = row * (_POSITIONS if step.shape_class == "inner-dim" else 1)
+        words |= {"long-row"} if elements > _ON_CHIP else set()
+        words |= {"short-row"} if elements <= _AT_EASE else set()
     words |= _norm_kind(step) | _result_size(step)
     if any(op.facts.get("full") for op in step.operators):
         words.add("whole")
@@ -83,8 +83,8 @@ def _norm_kind(step: Step) -> set[str]:
     for op in step.operators:
         if op.name in {"norm", "vector_norm", "normalize"}:
             p = 2 if op.facts.get("p") in {None, "fro"} else op.facts["p"]
-            known = isinstance(p, int | float)
-            return {f"p{p:g}" if p in {1, 2, math.inf} else "other-p"} if known else set()
+            is_number = isinstance(p, int | float)
+            return {f"p{p:g}" if p in {1, 2, math.inf} else "other-p"} if is_number else set()
     names = {op.name for op in step.operators}
     producers = [t.made_by for op in step.operators if op.kind == "reduce" for t in op.inputs]
     names |= {op.name for op in producers if op is not None}

@@ -22,8 +22,8 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
     match name:
         case "range":
             bounds = [value for value in values if isinstance(value, int)]
-            known = len(bounds) == len(values) and all(abs(bound) <= LARGEST for bound in bounds)
-            return list(range(*bounds)[:MAX_ITEMS]) if known and values else []
+            all_ints = len(bounds) == len(values) and all(abs(bound) <= LARGEST for bound in bounds)
+            return list(range(*bounds)[:MAX_ITEMS]) if all_ints and values else []
         case "len":
             if isinstance(first, Tensor):
                 return first.shape[0] if first.shape and first.shape[0] is not None else UNKNOWN
@@ -70,10 +70,10 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
 
 def _attribute(recorder: "Recorder", name: str, values: list[Any]) -> Any:
     owner, key = values[0], values[1]
-    known = isinstance(owner, Instance) and isinstance(key, str)
-    is_set = known and (key in owner.attributes or recorder.has_method(owner, key))
+    is_known = isinstance(owner, Instance) and isinstance(key, str)
+    is_set = is_known and (key in owner.attributes or recorder.has_method(owner, key))
     if name == "hasattr":
-        return is_set if known else UNKNOWN
+        return is_set if is_known else UNKNOWN
     if not is_set and len(values) > 2:
         return values[2]
     return recorder.attribute(owner, key) if isinstance(key, str) else UNKNOWN

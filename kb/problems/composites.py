@@ -65,8 +65,8 @@ def _silu_mul(op: Operator) -> Step | None:
     for one, two in (op.inputs, op.inputs[::-1]) if len(op.inputs) == 2 else ():
         gate = _producer(one, "silu")
         if gate is not None and not _same(gate.inputs[0], two) and one.shape == two.shape:
-            moved = total([gate.inputs[0].bytes, two.bytes, op.outputs[0].bytes])
-            return Step("silu_mul", "glu", [op, gate], op.flops, moved)
+            nbytes = total([gate.inputs[0].bytes, two.bytes, op.outputs[0].bytes])
+            return Step("silu_mul", "glu", [op, gate], op.flops, nbytes)
     return None
 
 
@@ -217,8 +217,8 @@ def _cross_entropy(operators: list[Operator], log: Operator) -> Step | None:
         name, parts = "cross_entropy", [*parts, chosen[0]]
     kind = "loss" if chosen else "reduce"
     # A row's maximum and sum are taken together, so each row is read once.
-    moved = total([data.bytes, log.outputs[0].bytes])
-    return Step(name, kind, parts, product([4, data.elements]), moved, dimension_class(summed))
+    nbytes = total([data.bytes, log.outputs[0].bytes])
+    return Step(name, kind, parts, product([4, data.elements]), nbytes, dimension_class(summed))
 
 
 def _one_of_each(gather: Operator, summed: Operator) -> bool:
@@ -279,6 +279,6 @@ def _grouped(operators: list[Operator]) -> list[Step]:
         matrices = {op.inputs[1].part: op.inputs[1].shape for op in group}
         alone = not any(number in deps[id(op)] for op in group)
         if alone and len(matrices) == len(group) and len(set(matrices.values())) == 1:
-            flops, moved = total(op.flops for op in group), total(map(traffic, group))
-            steps.append(Step("grouped_matmul", "matmul", group, flops, moved))
+            flops, nbytes = total(op.flops for op in group), total(map(traffic, group))
+            steps.append(Step("grouped_matmul", "matmul", group, flops, nbytes))
     return steps

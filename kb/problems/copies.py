@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kb.problems.moves import swap_dims
-from kb.problems.shapes import Arguments, whole
+from kb.problems.shapes import Arguments, as_int
 from kb.problems.values import Operator, Shape, Tensor, product
 
 
@@ -67,7 +67,7 @@ def _padded(shape: Shape, arguments: Arguments) -> Shape | None:
         return None
     lengths = list(shape)
     for pair in range(len(pads) // 2):
-        before, after = whole(pads[2 * pair]), whole(pads[2 * pair + 1])
+        before, after = as_int(pads[2 * pair]), as_int(pads[2 * pair + 1])
         place = len(lengths) - 1 - pair
         old = lengths[place]
         is_known = old is not None and before is not None and after is not None
@@ -81,7 +81,7 @@ def _resized(shape: Shape, arguments: Arguments) -> Shape | None:
     size, factor, image = arguments.get("size"), arguments.get("scale_factor"), shape[2:]
     if size is not None:
         sizes = list(size) if isinstance(size, list | tuple) else [size] * len(image)
-        return (*shape[:2], *(whole(size_) for size_ in sizes))
+        return (*shape[:2], *(as_int(size_) for size_ in sizes))
     if not isinstance(factor, int | float) or not 0 < factor < 1e6:
         return None
     return (*shape[:2], *(None if n is None else int(n * factor) for n in image))
@@ -113,7 +113,7 @@ def _repeated(shape: Shape, arguments: Arguments) -> Shape | None:
     """`repeat` and `tile`: each dimension as often as is said, from the last one on."""
     repeats = arguments["rest"] or [arguments.get("repeats", arguments.get("dims"))]
     listed = repeats[0] if isinstance(repeats[0], list | tuple) else repeats
-    own_factors = [whole(item) for item in listed]
+    own_factors = [as_int(item) for item in listed]
     rank = max(len(own_factors), len(shape))
     factors = (*(1,) * (rank - len(own_factors)), *own_factors)
     lengths = (*(1,) * (rank - len(shape)), *shape)
@@ -122,7 +122,7 @@ def _repeated(shape: Shape, arguments: Arguments) -> Shape | None:
 
 def _each_repeated(shape: Shape, arguments: Arguments) -> Shape | None:
     """`repeat_interleave` by one number."""
-    factor, dim = whole(arguments.get("repeats")), arguments.get("dim")
+    factor, dim = as_int(arguments.get("repeats")), arguments.get("dim")
     if dim is None:
         return (_scaled(product(shape), factor),)
     if not isinstance(dim, int) or not -len(shape) <= dim < len(shape):
@@ -131,14 +131,14 @@ def _each_repeated(shape: Shape, arguments: Arguments) -> Shape | None:
 
 
 def _one_hot(shape: Shape, arguments: Arguments) -> Shape | None:
-    return (*shape, whole(arguments.get("num_classes")))
+    return (*shape, as_int(arguments.get("num_classes")))
 
 
 def _as_diagonals(shape: Shape, arguments: Arguments) -> Shape | None:
     return (*shape, shape[-1]) if shape and not arguments["rest"] else None
 
 
-def _turned(shape: Shape, arguments: Arguments) -> Shape | None:
+def _rotated(shape: Shape, arguments: Arguments) -> Shape | None:
     turns, dims = arguments.get("k", 1), arguments.get("dims", (0, 1))
     if not isinstance(turns, int) or not isinstance(dims, list | tuple) or len(dims) != 2:
         return None
@@ -183,7 +183,7 @@ def _windows(shape: Shape, arguments: Arguments) -> Shape | None:
 
 
 def _shuffled(shape: Shape, arguments: Arguments) -> Shape | None:
-    factor = whole(arguments.get("upscale_factor"))
+    factor = as_int(arguments.get("upscale_factor"))
     if factor is None or factor < 1 or len(shape) < 3 or shape[-3] is None:
         return None
     image = (_scaled(n, factor) for n in shape[-2:])
@@ -191,7 +191,7 @@ def _shuffled(shape: Shape, arguments: Arguments) -> Shape | None:
 
 
 def _unshuffled(shape: Shape, arguments: Arguments) -> Shape | None:
-    factor = whole(arguments.get("downscale_factor"))
+    factor = as_int(arguments.get("downscale_factor"))
     if factor is None or factor < 1 or len(shape) < 3:
         return None
     image = (None if n is None else n // factor for n in shape[-2:])
@@ -206,7 +206,7 @@ _SHAPES: Final[dict[str, Callable[[Shape, Arguments], Shape | None]]] = {
     "repeat_interleave": _each_repeated,
     "one_hot": _one_hot,
     "diag_embed": _as_diagonals,
-    "rot90": _turned,
+    "rot90": _rotated,
     "unfold": _windows,
     "pixel_shuffle": _shuffled,
     "pixel_unshuffle": _unshuffled,

@@ -75,10 +75,10 @@ def _floors(analysis: Analysis, card: GpuSpec) -> _Floors:
 
 def fact_lines(analysis: Analysis, card: GpuSpec | None) -> list[str]:
     """Return the three lines that a context begins with."""
-    return [_what(analysis), _work(analysis), _floor(analysis, card)]
+    return [_summary(analysis), _work(analysis), _floor(analysis, card)]
 
 
-def _what(analysis: Analysis) -> str:
+def _summary(analysis: Analysis) -> str:
     problem, heaviest = analysis.problem, analysis.heaviest
     names = [step.name for step in analysis.steps]
     chain = " → ".join(names[:_NAMED])
@@ -91,7 +91,7 @@ def _what(analysis: Analysis) -> str:
         parts = [f"Problem {problem.name}: {chain or 'no operator was found'}."]
     if loop is None and heaviest is not None:
         parts.append(
-            f"Build the kernel around {heaviest.name} {_shapes(heaviest)}{_around(analysis)}."
+            f"Build the kernel around {heaviest.name} {_shapes(heaviest)}{_fusion_text(analysis)}."
         )
     if problem.unknown:
         parts.append(f"Unknown operators: {', '.join(problem.unknown[:_NAMED])}.")
@@ -126,7 +126,7 @@ def _in_time(loop: TimeLoop) -> str:
     )
 
 
-def _around(analysis: Analysis) -> str:
+def _fusion_text(analysis: Analysis) -> str:
     """What to fuse into the kernel, and what follows it."""
     after = analysis.after
     if analysis.heaviest is not None and analysis.heaviest.name == "grouped_matmul":
@@ -206,9 +206,9 @@ def _work(analysis: Analysis) -> str:
             f"(dense: {si(dense)}FLOP), "
         )
     text = f"Work: {products}{si(analysis.io_bytes)}B of inputs, parameters and outputs"
-    moved = analysis.moved_bytes
-    if moved is not None and moved > 1.1 * analysis.io_bytes:
-        text += f"; one operator at a time moves {si(moved)}B"
+    nbytes = analysis.moved_bytes
+    if nbytes is not None and nbytes > 1.1 * analysis.io_bytes:
+        text += f"; one operator at a time moves {si(nbytes)}B"
     return text + "."
 
 
@@ -225,7 +225,7 @@ def _floor(analysis: Analysis, card: GpuSpec | None) -> str:
         text += f", {_time(floors.by_flops)} by FLOPs {floors.how}"
         text += f" ({floors.other})" if floors.other else ""
     expected = {"latency": "launches and latency", "compute": "compute", "memory": "memory"}
-    text = f"{text}: expect it to be bound by {expected[bound]}.{_half(analysis, floors, card)}"
+    text = f"{text}: expect it to be bound by {expected[bound]}.{_in_bf16(analysis, floors, card)}"
     return text + _measured_rates(analysis, card)
 
 
@@ -233,15 +233,17 @@ def _measured_rates(analysis: Analysis, card: GpuSpec) -> str:
     """What was measured on such a card, of what this problem needs."""
     if card.reached is None:
         return ""
-    read, copy = (f"{gbps / 1e3:.3g}" for gbps in (card.reached.read_gbps, card.reached.copy_gbps))
+    reads, copies = (
+        f"{gbps / 1e3:.3g}" for gbps in (card.reached.read_gbps, card.reached.copy_gbps)
+    )
     dtypes = [analysis.dtype, *(["tf32"] if analysis.dtype == "float32" else [])]
     rates = {dtype: card.reached_flops(dtype) for dtype in dtypes if analysis.tensor_flops}
     rates_text = [f"{rate / 1e12:.0f} TFLOP/s in {dtype}" for dtype, rate in rates.items() if rate]
     products = f", products {' and '.join(rates_text)}" if rates_text else ""
-    return f" Measured there: reads {read} TB/s, copies {copy}{products}."
+    return f" Measured there: reads {reads} TB/s, copies {copies}{products}."
 
 
-def _half(analysis: Analysis, floors: _Floors, card: GpuSpec) -> str:
+def _in_bf16(analysis: Analysis, floors: _Floors, card: GpuSpec) -> str:
     """The floor in bfloat16, in which float32 modules are mostly run on tensor cores."""
     rate = card.dense_flops("bfloat16")
     if analysis.dtype != "float32" or rate is None:

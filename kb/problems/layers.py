@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from kb.problems.arithmetic import MAX_ITEMS
-from kb.problems.shapes import whole
+from kb.problems.shapes import as_int
 from kb.problems.values import UNKNOWN, Container, Layer, Shape, Tensor, dtype_name
 from kb.problems.vocabulary import kind_of, layer_kind
 
@@ -49,9 +49,9 @@ def new_layer(name: str, args: list[Any], kwargs: dict[str, Any]) -> Layer:
 
 def _parameters(op: str, args: dict[str, Any]) -> list[Tensor]:
     def size(key: str) -> int | None:
-        return whole(args.get(key))
+        return as_int(args.get(key))
 
-    def learned(*shapes: Shape | None) -> list[Tensor]:
+    def weights(*shapes: Shape | None) -> list[Tensor]:
         bias = args.get("bias", True)
         param_shapes = shapes if bias is not False and bias is not None else shapes[:1]
         return [Tensor(shape, "float32", "parameter") for shape in param_shapes]
@@ -60,21 +60,21 @@ def _parameters(op: str, args: dict[str, Any]) -> list[Tensor]:
     if op in {"linear", "bilinear"}:
         out = size("out_features")
         wide = ("in_features",) if op == "linear" else ("in1_features", "in2_features")
-        return learned((out, *map(size, wide)), (out,))
+        return weights((out, *map(size, wide)), (out,))
     if kind in {"conv", "conv_transpose"}:
         rank = int(op[-2])
         window = args.get("kernel_size")
         lengths = list(window) if isinstance(window, list | tuple) else [window] * rank
-        taps = tuple(whole(tap) for tap in lengths)
+        taps = tuple(as_int(tap) for tap in lengths)
         groups = args.get("groups", 1)
         one, two = size("in_channels"), size("out_channels")
         grouped, other = (two, one) if kind == "conv_transpose" else (one, two)
-        known = isinstance(groups, int) and groups > 0
-        per = grouped // groups if known and grouped is not None else None
-        return learned((other, per, *taps), (two,))
+        valid = isinstance(groups, int) and groups > 0
+        per = grouped // groups if valid and grouped is not None else None
+        return weights((other, per, *taps), (two,))
     if op in {"batch_norm", "group_norm", "layer_norm", "rms_norm"}:
         length = args.get("num_features", args.get("num_channels", args.get("normalized_shape")))
-        shape = tuple(whole(e) for e in (length if isinstance(length, list | tuple) else [length]))
+        shape = tuple(as_int(e) for e in (length if isinstance(length, list | tuple) else [length]))
         plain = args.get("affine", args.get("elementwise_affine", True)) is False
         count = 0 if plain else 1 if op == "rms_norm" else 2
         return [Tensor(shape, "float32", "parameter") for _ in range(count)]
@@ -88,7 +88,7 @@ def _parameters(op: str, args: dict[str, Any]) -> list[Tensor]:
         three = None if width is None else 3 * width
         shapes = [(three, width), (width, width), *([(three,), (width,)] if bias else [])]
     elif op == "prelu":
-        shapes = [(whole(args.get("num_parameters", 1)),)]
+        shapes = [(as_int(args.get("num_parameters", 1)),)]
     return [Tensor(shape, "float32", "parameter") for shape in shapes]
 
 
@@ -98,7 +98,7 @@ def _recurrent(op: str, args: dict[str, Any], wide: int | None, hidden: int | No
     directions = 2 if args.get("bidirectional") is True else 1
     rows = None if hidden is None else gates * hidden
     shapes: list[Shape] = []
-    for layer in range(min(whole(args.get("num_layers", 1)) or 1, _MOST_LAYERS)):
+    for layer in range(min(as_int(args.get("num_layers", 1)) or 1, _MOST_LAYERS)):
         above = None if hidden is None else directions * hidden
         weights: list[Shape] = [(rows, above if layer else wide), (rows, hidden)]
         biases: list[Shape] = [] if args.get("bias", True) is False else [(rows,), (rows,)]

@@ -23,8 +23,8 @@ def index_shape(shape: Shape, parts: list[Any]) -> Shape | None:
         place += 1
         if isinstance(part, slice):
             bounds = (part.start, part.stop, part.step)
-            known = old is not None and all(b is None or isinstance(b, int) for b in bounds)
-            lengths.append(len(range(*part.indices(old))) if known else None)  # type: ignore[arg-type]
+            is_known = old is not None and all(b is None or isinstance(b, int) for b in bounds)
+            lengths.append(len(range(*part.indices(old))) if is_known else None)  # type: ignore[arg-type]
         elif not isinstance(part, int):
             return None
     return (*lengths, *shape[place:])

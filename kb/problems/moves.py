@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kb.problems.shapes import Arguments, axes, whole
+from kb.problems.shapes import Arguments, as_int, axes
 from kb.problems.values import Shape, Tensor, dtype_name, product
 
 # A split into more parts than this is no layout that a kernel is written for.
@@ -15,7 +15,7 @@ def parse_shape(values: Sequence[Any]) -> Shape:
     """Return a shape given as numbers or as one sequence; -1 and what is not known become None."""
     if len(values) == 1 and isinstance(values[0], list | tuple):
         values = values[0]
-    return tuple(None if whole(value) in (None, -1) else value for value in values)
+    return tuple(None if as_int(value) in (None, -1) else value for value in values)
 
 
 def view(  # noqa: PLR0912 (one case a view)
@@ -78,7 +78,7 @@ def _expand(shape: Shape, args: list[Any]) -> Shape | None:
     sizes = _as_sequence(args)
     padded = (1,) * (len(sizes) - len(shape)) + shape
     pairs = zip(sizes, padded, strict=False)
-    return tuple(old if whole(new) == -1 else whole(new) for new, old in pairs)
+    return tuple(old if as_int(new) == -1 else as_int(new) for new, old in pairs)
 
 
 def swap_dims(shape: Shape, one: int, two: int) -> Shape | None:
@@ -92,8 +92,8 @@ def swap_dims(shape: Shape, one: int, two: int) -> Shape | None:
 
 
 def _flatten(shape: Shape, args: list[Any], kwargs: Arguments) -> Shape | None:
-    start = whole(args[0] if args else kwargs.get("start_dim", 0))
-    end = whole(args[1] if len(args) > 1 else kwargs.get("end_dim", -1))
+    start = as_int(args[0] if args else kwargs.get("start_dim", 0))
+    end = as_int(args[1] if len(args) > 1 else kwargs.get("end_dim", -1))
     rank = max(len(shape), 1)
     if start is None or end is None or not (-rank <= start < rank and -rank <= end < rank):
         return None
@@ -111,7 +111,7 @@ def _reshape(first: Tensor, name: str, args: list[Any], kwargs: Arguments) -> Te
     if len(sizes) == 1 and dtype_name(sizes[0]):
         return replace(first, shape=None)
     shape = parse_shape(sizes)
-    open_places = [n for n, size in enumerate(sizes) if whole(size) == -1]
+    open_places = [n for n, size in enumerate(sizes) if as_int(size) == -1]
     if len(open_places) == 1:
         place = open_places[0]
         rest = product([size for n, size in enumerate(shape) if n != place])
@@ -139,10 +139,10 @@ def _unflatten(shape: Shape | None, args: list[Any], kwargs: Arguments) -> Shape
 def _diagonal(shape: Shape, args: list[Any], kwargs: Arguments) -> Shape | None:
     """Without the two dimensions, and with their diagonal as the last."""
     offset, one, two = (*args, *(None,) * 3)[:3]
-    offset = whole(kwargs.get("offset", 0) if offset is None else offset)
+    offset = as_int(kwargs.get("offset", 0) if offset is None else offset)
     ends = (
-        whole(kwargs.get("dim1", 0) if one is None else one),
-        whole(kwargs.get("dim2", 1) if two is None else two),
+        as_int(kwargs.get("dim1", 0) if one is None else one),
+        as_int(kwargs.get("dim2", 1) if two is None else two),
     )
     places = [
         None if d is None or not -len(shape) <= d < len(shape) else d % len(shape) for d in ends
@@ -168,7 +168,7 @@ def _split(first: Tensor, name: str, args: list[Any], kwargs: Arguments) -> Any:
     place %= len(shape)
     length = shape[place]
     if isinstance(size, list | tuple):
-        sizes: Sequence[int | None] = [whole(part_size) for part_size in size]
+        sizes: Sequence[int | None] = [as_int(part_size) for part_size in size]
     elif length is None or not isinstance(size, int) or size < 1:
         return ()
     else:
@@ -249,8 +249,8 @@ def _count(name: str, args: list[Any]) -> int | None:
     if not numbers or len(numbers) != len(args):
         return None
     if name == "linspace":
-        return whole(numbers[2]) if len(numbers) > 2 else None
+        return as_int(numbers[2]) if len(numbers) > 2 else None
     if name == "randperm" or len(numbers) == 1:
-        return whole(numbers[0])
+        return as_int(numbers[0])
     step = numbers[2] if len(numbers) > 2 else 1
     return max(0, int(-(-(numbers[1] - numbers[0]) // step))) if step else None

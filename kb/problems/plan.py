@@ -45,7 +45,7 @@ def fact_sheet(source: str, name: str, dtype: str | None, card: GpuSpec | None) 
 
 def plan_line(analysis: Analysis, card: GpuSpec | None) -> str | None:
     """Return what the shapes settle, None where there is nothing to say beyond the facts."""
-    lines = (*exact_rewrites(analysis), *_heaviest(analysis, card), *_around(analysis))
+    lines = (*exact_rewrites(analysis), *_heaviest(analysis, card), *_surrounding_work(analysis))
     parts = list(dict.fromkeys([*lines, *_layout_and_outputs(analysis)]))
     return f"{PLAN} {'; '.join(parts)}." if parts else None
 
@@ -108,7 +108,7 @@ def _has_shape(step: Step, shape: Shape) -> bool:
     return data is not None and data.shape == shape
 
 
-def _around(analysis: Analysis) -> Iterator[str]:
+def _surrounding_work(analysis: Analysis) -> Iterator[str]:
     """What of the other operators needs a launch of its own, and what is inside a tile."""
     product: Step | None = None
     for step in analysis.steps:
@@ -213,14 +213,14 @@ def _chain(steps: Sequence[Step]) -> str:
 def _layout_and_outputs(analysis: Analysis) -> Iterator[str]:
     step = analysis.heaviest
     data = _data(step) if step is not None else None
-    moved = data is not None and data.made_by is not None and data.made_by.name in MOVES
-    if data is not None and data.shape and not moved and step and step.kind != "attention":
+    is_moved = data is not None and data.made_by is not None and data.made_by.name in MOVES
+    if data is not None and data.shape and not is_moved and step and step.kind != "attention":
         length, size = data.shape[-1], DTYPE_BYTES.get(data.dtype, 4)
         if length and length > _ALIGNMENT and length * size % _ALIGNMENT:
-            together = _ALIGNMENT // math.gcd(_ALIGNMENT, length * size)
+            row_count = _ALIGNMENT // math.gcd(_ALIGNMENT, length * size)
             yield (
                 f"rows of {length:,} {data.dtype} begin at addresses that are not multiples "
-                f"of {_ALIGNMENT} bytes: tensor descriptors and wide loads need {together} rows "
+                f"of {_ALIGNMENT} bytes: tensor descriptors and wide loads need {row_count} rows "
                 f"taken as one, or wide loads start at the next multiple, with a row's ends apart"
             )
     outputs_of_heaviest = step.operators[0].outputs if step is not None else []

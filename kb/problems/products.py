@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, Final
 
-from kb.problems.shapes import Arguments, Rule, broadcast, spread, whole, windows
+from kb.problems.shapes import Arguments, Rule, as_int, broadcast, per_dim, windows
 from kb.problems.values import Operator, Shape, Tensor, product
 
 _EINSUM_MOST = 64
@@ -61,7 +61,7 @@ def _bilinear(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a ru
 
 def _tensordot(op: Operator, arguments: Arguments) -> None:
     """Sums over the last dimensions of the first operand and the first ones of the second."""
-    count = whole(arguments.get("dims", 2))
+    count = as_int(arguments.get("dims", 2))
     one, two = (input_.shape for input_ in op.inputs[:2]) if len(op.inputs) > 1 else (None, None)
     if one is None or two is None or count is None or not 0 <= count <= min(len(one), len(two)):
         op.add_output(None, op.inputs[0].dtype)
@@ -74,8 +74,8 @@ def _tensordot(op: Operator, arguments: Arguments) -> None:
 
 def _einsum(op: Operator, arguments: Arguments) -> None:
     equation = arguments.get("equation")
-    known = isinstance(equation, str) and len(equation) <= _EINSUM_MOST and "..." not in equation
-    if not known:
+    readable = isinstance(equation, str) and len(equation) <= _EINSUM_MOST and "..." not in equation
+    if not readable:
         op.add_output(None, op.inputs[0].dtype)
         return
     terms, arrow, output = str(equation).replace(" ", "").partition("->")
@@ -131,10 +131,10 @@ def convolution(op: Operator, arguments: Arguments) -> None:
     transposed = op.kind == "conv_transpose"
     rank = int(op.name[-2])
     filters = weight.shape
-    groups = whole(arguments.get("groups", 1))
-    stride = spread(arguments.get("stride"), rank, 1)
-    dilation = spread(arguments.get("dilation"), rank, 1)
-    extra = spread(arguments.get("output_padding"), rank, 0)
+    groups = as_int(arguments.get("groups", 1))
+    stride = per_dim(arguments.get("stride"), rank, 1)
+    dilation = per_dim(arguments.get("dilation"), rank, 1)
+    extra = per_dim(arguments.get("output_padding"), rank, 0)
     window = list(filters[2:]) if filters is not None and len(filters) == rank + 2 else None
     padding = _padding(arguments.get("padding"), window or [None] * rank, dilation, rank)
     op.facts |= {"stride": stride, "dilation": dilation, "groups": groups, "window": window,
@@ -164,7 +164,7 @@ def _padding(
             None if w is None or d is None else d * (w - 1) // 2
             for w, d in zip(window, dilation, strict=True)
         ]
-    return [0] * rank if value == "valid" else spread(value, rank, 0)
+    return [0] * rank if value == "valid" else per_dim(value, rank, 0)
 
 
 def _transposed_length(*sizes: int | None) -> int | None:
@@ -205,8 +205,8 @@ def recurrent(op: Operator, arguments: Arguments) -> None:
     """Every step of every layer multiplies its input and its state by the weights of all gates."""
     first = op.inputs[0]
     gates = {"lstm": 4, "gru": 3}.get(op.name, 1)
-    wide, hidden = whole(arguments.get("input_size")), whole(arguments.get("hidden_size"))
-    layers = whole(arguments.get("num_layers", 1)) or 1
+    wide, hidden = as_int(arguments.get("input_size")), as_int(arguments.get("hidden_size"))
+    layers = as_int(arguments.get("num_layers", 1)) or 1
     directions = 2 if arguments.get("bidirectional") is True else 1
     shape = first.shape
     out = None if hidden is None else hidden * directions

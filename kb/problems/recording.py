@@ -77,8 +77,8 @@ class Recorder(Interpreter):
     def record_loop(self, places: Sequence[int]) -> None:
         """Take note of a loop whose steps need one another; places as `Interpreter` gives them."""
         cut = len(self.operators) == MAX_OPERATORS
-        if self.recording and (found := time_loop(self.operators, places, cut=cut)) is not None:
-            self.loops.append(found)
+        if self.recording and (loop := time_loop(self.operators, places, cut=cut)) is not None:
+            self.loops.append(loop)
 
     # Operators
 

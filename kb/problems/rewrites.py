@@ -120,12 +120,12 @@ def _pooled(mapped: _LinearResult, step: Step) -> str:
         for length, size, reach in zip(pooled[2:], shape[2:], window, strict=False)
         if length is not None and size is not None
     ]
-    apart = _int_list(step.main.facts.get("stride")) == window
+    disjoint = _int_list(step.main.facts.get("stride")) == window
     plain = {*_int_list(step.main.facts.get("padding"))} <= {0} and {*whole} <= {True}
     spatial = {*range(2, len(shape))}
     if (
         not step.name.startswith("avg_pool")
-        or not (apart and plain and mapped.flat(len(shape), spatial))
+        or not (disjoint and plain and mapped.flat(len(shape), spatial))
         or {*_int_list(facts.get("dilation"))} != {1}
     ):
         return ""

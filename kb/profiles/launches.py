@@ -73,7 +73,7 @@ def _mean_of(metric: str, launches: Sequence[Launch]) -> float:
     return math.fsum(products) / math.fsum(weights)
 
 
-def means(launches: Sequence[Launch]) -> dict[str, float]:
+def mean_metrics(launches: Sequence[Launch]) -> dict[str, float]:
     """Mean of every metric over the launches that have it.
 
     Totals (bytes, instructions, cycles, durations) are plain means, so that bytes over duration is

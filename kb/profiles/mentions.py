@@ -32,7 +32,7 @@ _ENDING = frozenset(";.!?\n")
 _TOKEN = re.compile(r"[A-Za-zµμ][A-Za-z0-9µμ]*(?:/[A-Za-z]+)?|%|\d[\w.]*|->|[^\sA-Za-z0-9]|\n")
 _SPACES = re.compile(r"[ \t\r]*")
 # Tokens between a name and its value, at most; and words among them that no list has.
-_FARTHEST, _UNKNOWN = 12, 6
+_MAX_DISTANCE, _UNKNOWN = 12, 6
 # Counters may be a little over their peak; a larger share is some other number.
 _MOST_PERCENT = 110.0
 # In these a number without its unit says nothing, unless an identifier stands before it.
@@ -45,7 +45,7 @@ def _words(what: str) -> frozenset[str]:
 
 
 @cache
-def _passed() -> frozenset[str]:
+def _skippable_words() -> frozenset[str]:
     """What may stand between a name and the value behind it."""
     return _words("linking") | _words("onward") | _MARKS | _AVERAGE | _EXTREME | {_FROM}
 
@@ -127,46 +127,46 @@ class _Pairing:
         first = bisect_left(self.numbers, place.end, key=lambda n: n.start)
         starts = {n.start: first + at for at, n in enumerate(self.numbers[first : first + 4])}
         position, unknown = place.end, 0
-        seen: list[str] = []
+        gap: list[str] = []
         column: Unit | None = None
         listing = False
-        for _ in range(_FARTHEST):
+        for _ in range(_MAX_DISTANCE):
             position = self._past_spaces(position)
             if position >= bound:
                 return None
             if (at := starts.get(position)) is not None:
                 number = self.numbers[at]
-                if self._is_left_behind(number, seen):
+                if self._is_former_value(number, gap):
                     position = number.end
-                    seen.clear()
+                    gap.clear()
                     continue
-                if self._is_extreme(place, number, seen, bound):
+                if self._is_extreme(place, number, gap, bound):
                     position, listing = number.end, True
-                    seen.clear()
+                    gap.clear()
                     continue
-                stated = number.unit is not None and seen and seen[-1] in _words("stating")
+                stated = number.unit is not None and gap and gap[-1] in _words("stating")
                 change = self._following(number) in _words("change")
                 if at in self.used or (unknown and not stated) or change:
                     return None
-                return self._take(at, _meaning(place, self._part(at), column, seen, self.as_code))
+                return self._take(at, _meaning(place, self._part(at), column, gap, self.as_code))
             token = _TOKEN.match(text, position)
             if token is None or (self._ends(token) and not (listing and token.group() == ",")):
                 return None
             word = token.group().lower()
-            if word not in _passed():
+            if word not in _skippable_words():
                 unit = None if unknown else find_unit(word)
                 column = unit or column
                 unknown += unit is None
                 if unknown > _UNKNOWN or (unit is None and not word[0].isalpha()):
                     return None
-            seen.append(word)
+            gap.append(word)
             position = token.end()
         return None
 
     def ahead(self, index: int) -> _Mention | None:
         """What the number before the name says: `30% L2 hit rate`, `255 registers per thread`."""
         place = self.places[index]
-        at = bisect_left(self.numbers, place.start, key=lambda each: each.start) - 1
+        at = bisect_left(self.numbers, place.start, key=lambda n: n.start) - 1
         since = self.places[index - 1].end if index else 0
         if at > 0 and self._part(at - 1).of is not None:
             at -= 1
@@ -175,7 +175,7 @@ class _Pairing:
         number = self._part(at)
         tokens = _TOKEN.finditer(self.text[number.end : place.start])
         between = [token.group().lower() for token in tokens]
-        if len(between) > _FARTHEST // 2 or not set(between) <= _words("of"):
+        if len(between) > _MAX_DISTANCE // 2 or not set(between) <= _words("of"):
             return None
         if number.unit is None and (between or place.names[0].metric.unit == "%"):
             return None
@@ -209,20 +209,18 @@ class _Pairing:
         return word in _words("breaking") or word in _ENDING or (word == "," and spaced)
 
     def _past_spaces(self, position: int) -> int:
-        found = _SPACES.match(self.text, position)
-        return found.end() if found is not None else position
+        match = _SPACES.match(self.text, position)
+        return match.end() if match is not None else position
 
     def _following(self, number: Number) -> str:
         token = _TOKEN.match(self.text, self._past_spaces(number.end))
         return token.group().lower() if token is not None else ""
 
-    def _is_extreme(
-        self, place: NamePlace, number: Number, seen: Sequence[str], bound: int
-    ) -> bool:
+    def _is_extreme(self, place: NamePlace, number: Number, gap: Sequence[str], bound: int) -> bool:
         """Whether it is said to be the least or most of a metric that is an average."""
         if ".max" in place.names[0].metric.name:
             return False
-        before = set(seen[-2:])
+        before = set(gap[-2:])
         if before & (_AVERAGE | _EXTREME):
             return not before & _AVERAGE
         if self._past_spaces(number.end) >= bound:
@@ -233,16 +231,16 @@ class _Pairing:
             return False
         return _NUMBER_NEXT.match(self.text, token.end()) is None
 
-    def _is_left_behind(self, number: Number, seen: Sequence[str]) -> bool:
+    def _is_former_value(self, number: Number, gap: Sequence[str]) -> bool:
         """Whether it is the former value of `from 80% to 30%`."""
-        return _FROM in seen[-2:] and self._following(number) in _words("onward")
+        return _FROM in gap[-2:] and self._following(number) in _words("onward")
 
 
 def _meaning(
     place: NamePlace,
     number: Number,
     column: Unit | None,
-    seen: Sequence[str],
+    gap: Sequence[str],
     as_code: bool,
     *,
     counted: bool = False,
@@ -253,7 +251,7 @@ def _meaning(
     ----------
     column
         The unit that stands before the number, as in a table.
-    seen
+    gap
         What stands between the name and the number behind it.
     as_code
         Whether metrics are named as a profiler names them: their values are in base units.
@@ -262,12 +260,12 @@ def _meaning(
     """
     unit = number.unit or column
     share = None if number.of is None else 100 * number.value / number.of
-    assigned = bool(set(seen[-1:]) & {":", "="})
+    assigned = bool(set(gap[-1:]) & {":", "="})
     for name in place.names:
         metric = name.metric
         if unit is None:
             countable = counted and metric.unit not in _NEED_UNIT and metric.unit != "%"
-            if name.loose and not (assigned or countable or (as_code and not seen)):
+            if name.loose and not (assigned or countable or (as_code and not gap)):
                 continue
             if metric.unit in _NEED_UNIT and not as_code:
                 continue
@@ -282,13 +280,13 @@ def _meaning(
             value *= 100
         most = min(metric.most, _MOST_PERCENT) if metric.unit == "%" else metric.most
         if metric.least <= value <= most:
-            return metric.name, _bounded(name, value, seen)
+            return metric.name, _bounded(name, value, gap)
     return None
 
 
-def _bounded(name: Name, stated: float, seen: Sequence[str]) -> float:
+def _bounded(name: Name, stated: float, gap: Sequence[str]) -> float:
     """A value that is said to be below (above) a bound is not the bound itself."""
-    value, last = name.value(stated), set(seen[-2:])
+    value, last = name.value(stated), set(gap[-2:])
     below, above = last & _words("below"), last & _words("above")
     if name.complement:
         below, above = above, below

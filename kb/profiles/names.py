@@ -88,7 +88,7 @@ def _names() -> _Node:
             for word in WORD.findall(spelling):
                 for key in _keys(word):
                     node = node.setdefault(key, _Node())
-            if name.exact or all(known.metric != metric for known in node.names):
+            if name.exact or all(other.metric != metric for other in node.names):
                 node.names.append(name)
     return root
 
@@ -177,10 +177,10 @@ def named_with_unit(names: Sequence[Name], unit: Unit | None) -> tuple[Name, flo
 def _displayed() -> dict[str, tuple[Name, ...]]:
     table: dict[str, tuple[Name, ...]] = {}
     for metric in all_metrics():
-        names = [(each, Name(metric)) for each in (*metric.shown, metric.label)]
-        names += [(each, Name(metric, complement=True)) for each in metric.complement]
+        names = [(text, Name(metric)) for text in (*metric.shown, metric.label)]
+        names += [(text, Name(metric, complement=True)) for text in metric.complement]
         for spelling, name in names:
             key = spelling.lower()
-            if all(each.metric != metric for each in table.get(key, ())):
+            if all(other.metric != metric for other in table.get(key, ())):
                 table[key] = (*table.get(key, ()), name)
     return table

@@ -99,7 +99,7 @@ def _parse_raw(rows: Iterable[Mapping[str, str]]) -> list[Launch]:
         if not cells[_ID].strip().isdecimal():
             units = cells
             continue
-        launch = _launch(_whole(cells[_ID]), cells)
+        launch = _launch(_as_int(cells[_ID]), cells)
         launches.append(launch)
         for name, cell in cells.items():
             if launch.device.add(name, cell.strip()) or "__" not in name:
@@ -131,7 +131,7 @@ def _parse_details(header: list[str], rows: Iterable[list[str]]) -> list[Launch]
             continue
         launch = launches.get((number, cells[_KERNEL]))
         if launch is None:
-            launch = _launch(_whole(number) if number else len(launches), cells)
+            launch = _launch(_as_int(number) if number else len(launches), cells)
             launch.device.add(CAPABILITY, cells.get(CAPABILITY, ""))
             launches[number, launch.kernel] = launch
         _add_row(launch, cells[_METRIC], cells.get(_UNIT, ""), cells[value])
@@ -169,7 +169,7 @@ def _parse_console(text: str) -> list[Launch]:
                 parsed[-1].add_rule(line)
         elif (match := _LAUNCH.match(line)) is not None:
             grid, block = (
-                tuple(_whole(match[at]) for at in three) for three in ((2, 3, 4), (5, 6, 7))
+                tuple(_as_int(match[at]) for at in three) for three in ((2, 3, 4), (5, 6, 7))
             )
             parsed.append(Launch(len(parsed), match[1], grid, block))
             if (capability := _CAPABILITY_MARK.search(line)) is not None:
@@ -198,10 +198,10 @@ def parse_number(cell: str) -> float | None:
 
 def _dimensions(cell: str) -> tuple[int, ...]:
     """`(256, 1, 1)` → (256, 1, 1)."""
-    return tuple(_whole(number) for number in re.findall(r"\d+", cell.replace(",", " ")))
+    return tuple(_as_int(number) for number in re.findall(r"\d+", cell.replace(",", " ")))
 
 
-def _whole(digits: str) -> int:
+def _as_int(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise InvalidInputError(f"ncu's table holds a number of {len(digits)} digits")
     return int(digits)

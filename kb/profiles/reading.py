@@ -14,7 +14,7 @@ from typing import Any
 from kb.errors import InvalidInputError
 from kb.profiles.device import Device
 from kb.profiles.keys import is_read, with_derived
-from kb.profiles.launches import DURATION, Launch, by_kernel, means
+from kb.profiles.launches import DURATION, Launch, by_kernel, mean_metrics
 from kb.profiles.ncu_tables import parse_number, parse_table
 
 # Names of further kernels in a note.
@@ -104,7 +104,7 @@ def choose(launches: Sequence[Launch], where: str, kernel_name: str | None = Non
     group = groups[name]
     unknown = dict.fromkeys(key for launch in group for key in launch.unknown)
     return ProfileRead(
-        metrics=with_derived(means(group), group[0].device.warps_per_scheduler),
+        metrics=with_derived(mean_metrics(group), group[0].device.warps_per_scheduler),
         kernel=name or None,
         share=share,
         notes=(

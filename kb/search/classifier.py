@@ -93,11 +93,11 @@ class Classifier:
         self._network, self._wording = models or shipped()
         self.applies: bool = self._network.embedder == embedder
         """Whether the index was made with the embedder that the network was trained with."""
-        known = {f"technique:{slug}": at for at, slug in enumerate(self._network.techniques)}
+        index = {f"technique:{slug}": at for at, slug in enumerate(self._network.techniques)}
         self._entries = np.array(
-            [place for name, place in places.items() if name in known], dtype=np.intp
+            [place for name, place in places.items() if name in index], dtype=np.intp
         )
-        self._outputs = np.array([known[name] for name in places if name in known], dtype=np.intp)
+        self._outputs = np.array([index[name] for name in places if name in index], dtype=np.intp)
         self._defaults = np.zeros(len(places))
         for name, place in places.items():
             if name.startswith("technique:"):

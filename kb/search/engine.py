@@ -30,7 +30,7 @@ from kb.search.query_terms import query_terms
 from kb.search.ranking import HIGHEST, Ranker
 from kb.search.replacements import replacements_in
 from kb.search.weighing import Weighing
-from kb.search.weights import ordering
+from kb.search.weights import shift_to_best
 
 # Depth of each order that is fused. Deeper changed no result on the development queries.
 CANDIDATES = 100
@@ -217,11 +217,11 @@ class Searcher:
         """Whether something in the query is of the field whatever its words are."""
         if intent.metrics or (intent.pasted and intent.pasted.language in _KERNEL_LANGUAGES):
             return True
-        known = self.generation.lexical.known
+        in_index = self.generation.lexical.known
         if intent.plain_word:
-            return bool(known(terms(intent.text)))
+            return bool(in_index(terms(intent.text)))
         return any(slug not in intent.shares for slug in intent.techniques) or any(
-            known([symbol.lower()]) for symbol in intent.symbols
+            in_index([symbol.lower()]) for symbol in intent.symbols
         )
 
     def _scored(
@@ -244,7 +244,7 @@ class Searcher:
             plain = entries.fused + neighbour_gains
             plain[places] += totals[first:]
             entry_deltas = self._weighing.corrections(entries, intent, signals, plain, learned)
-            entry_deltas = ordering(entry_deltas[places], plain[places])
+            entry_deltas = shift_to_best(entry_deltas[places], plain[places])
             if not (intent.ops_apart or intent.wants_kernel):
                 # Who names a technique and no operator gets it before its examples.
                 values = np.full(len(plain), -np.inf)

@@ -139,25 +139,25 @@ class Entries:
             return EntryScores(
                 tokens, none, none, none, none, none, none, none, none, none, valid, self.rows
             )
-        kept = np.ones(len(self.rows), bool) if mask is None else mask[self.rows]
+        row_mask = np.ones(len(self.rows), bool) if mask is None else mask[self.rows]
         words = self._words(tokens, lexical)
         best = self._entry_max(words)
         idf = self._idf(best)
-        covered = self._covered(best, idf)
+        covered = self._best_coverage(best, idf)
         if mask is not None:
-            words = words * kept
+            words = words * row_mask
             best = self._entry_max(words)
             idf = self._idf(best)
-        near = np.where(kept, np.maximum(cosines, 0.0), 0.0).astype(np.float64)
+        near = np.where(row_mask, np.maximum(cosines, 0.0), 0.0).astype(np.float64)
         by_row = idf @ words
         alone, together = _relative(self._entry_max(by_row)), _relative(idf @ best)
         nearest, meaning = self._meaning(near)
         fused = WORDS * (ONE_SECTION * alone + (1 - ONE_SECTION) * together) + (1 - WORDS) * meaning
         answers = _relative(by_row) + near
-        answer_scores = np.where(self._answers_mask & kept, answers, -1.0)
+        answer_scores = np.where(self._answers_mask & row_mask, answers, -1.0)
         at = np.append(answer_scores, -2.0)[self._padded].argmax(axis=1)
         rows = self.rows[self._padded[np.arange(len(at)), at]]
-        valid = self._entry_max((kept & self._answers_mask).astype(np.float64)) > 0
+        valid = self._entry_max((row_mask & self._answers_mask).astype(np.float64)) > 0
         return EntryScores(
             tokens, idf, best, by_row, near, alone, together, nearest, meaning, fused, valid, rows,
             covered,
@@ -186,23 +186,23 @@ class Entries:
         return added
 
     def ahead_of_named(
-        self, scores: NDArray[np.float64], named: NDArray[np.bool_]
+        self, scores: NDArray[np.float64], is_named: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
         """How far each kernel is ahead of the best named technique that it shows, (m,).
 
-        `scores` (m,) has -inf for entries that the filters leave out; `named` (m,) says which
+        `scores` (m,) has -inf for entries that the filters leave out; `is_named` (m,) says which
         techniques the query names.
         """
         best = np.full(len(scores), -np.inf)
         if len(self.pairs):
-            kernel, technique = self.pairs[named[self.pairs[:, 1]]].T
+            kernel, technique = self.pairs[is_named[self.pairs[:, 1]]].T
             np.maximum.at(best, kernel, scores[technique])
         ahead = np.zeros(len(scores))
         behind = np.isfinite(best) & np.isfinite(scores)
         ahead[behind] = np.maximum(scores[behind] - best[behind], 0.0)
         return ahead
 
-    def _covered(self, best: NDArray[np.floating], idf: NDArray[np.float64]) -> float | None:
+    def _best_coverage(self, best: NDArray[np.floating], idf: NDArray[np.float64]) -> float | None:
         if len(self.names) < _FEWEST_KNOWING:
             return None
         total = float(idf.sum())

@@ -68,10 +68,10 @@ def check_filters(filters: Filters, generation: Generation) -> None:
     InvalidInputError
         A value is unknown; the message lists the known ones.
     """
-    for name, value, known in _unknown(filters, generation):
+    for name, value, existing in _unknown(filters, generation):
         if value not in _vocabulary(name):
             what = name.removesuffix("s")
-            raise InvalidInputError(f"no {what} is called '{value}': {_hint(value, known)}")
+            raise InvalidInputError(f"no {what} is called '{value}': {_hint(value, existing)}")
 
 
 def unknown_filters(filters: Filters, generation: Generation) -> list[str]:
@@ -80,8 +80,8 @@ def unknown_filters(filters: Filters, generation: Generation) -> list[str]:
     It explains an empty answer better than "nothing relevant".
     """
     return [
-        f"nothing in the index has the {name.removesuffix('s')} '{value}': {_hint(value, known)}"
-        for name, value, known in _unknown(filters, generation)
+        f"nothing in the index has the {name.removesuffix('s')} '{value}': {_hint(value, existing)}"
+        for name, value, existing in _unknown(filters, generation)
     ]
 
 
@@ -91,8 +91,8 @@ def _unknown(filters: Filters, generation: Generation) -> list[tuple[str, str, s
     for name in ("techniques", "bottlenecks", "languages", "sources"):
         requested = dict.fromkeys(getattr(filters, name))
         if requested:
-            known = {value for values in generation.columns[name].values for value in values}
-            unknown += [(name, value, known) for value in requested if value not in known]
+            existing = {value for values in generation.columns[name].values for value in values}
+            unknown += [(name, value, existing) for value in requested if value not in existing]
     return unknown
 
 
@@ -104,8 +104,8 @@ def _vocabulary(name: str) -> frozenset[str]:
     return _LANGUAGES if name == "languages" else frozenset()
 
 
-def _hint(value: str, known: Iterable[str]) -> str:
-    names = sorted(known)
+def _hint(value: str, existing: Iterable[str]) -> str:
+    names = sorted(existing)
     if len(names) > _MAX_LISTED:
         near = difflib.get_close_matches(value, names, n=3)
         return f"did you mean {', '.join(near)}?" if near else f"the index has {len(names)} others"

@@ -17,7 +17,7 @@ from kb.index.lexical import split_symbol
 from kb.index.reader import Generation
 from kb.index.tokens import spaced, terms
 from kb.search.query import Understanding
-from kb.search.weights import ordering, read_weights
+from kb.search.weights import read_weights, shift_to_best
 
 Floats = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ class FunctionWeighing:
             corrections = ALIKE_IN_NAME * self.alike(intent.pasted.names, pool.rows)
         else:
             corrections = self._weights @ self.features(tokens, pool)
-        adjusted[code] = ordering(corrections, pool.fused + totals[code])
+        adjusted[code] = shift_to_best(corrections, pool.fused + totals[code])
         return adjusted
 
     def features(self, tokens: Sequence[str], candidates: Candidates) -> Floats:

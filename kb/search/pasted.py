@@ -59,6 +59,6 @@ def pasted_code(query: str) -> PastedCode | None:
 def distinctive_terms(pasted: PastedCode, lexical: LexicalIndex) -> list[str]:
     """The terms to search with: those of its names, then the rarest that the index knows."""
     name_tokens = [term for name in pasted.names for term in terms(name)]
-    known = lexical.known(lexical.query_tokens(pasted.code))
-    rest = sorted(known, key=lambda term: -lexical.idf(term))
+    known_terms = lexical.known(lexical.query_tokens(pasted.code))
+    rest = sorted(known_terms, key=lambda term: -lexical.idf(term))
     return list(dict.fromkeys([*lexical.known(name_tokens), *rest]))[:_MOST_TERMS]

@@ -138,8 +138,8 @@ class QueryReader:
         ops_apart = frozenset(ops)
         if techniques and ops:
             name_terms = self._techniques.terms_in(words)
-            apart = [word for word in words if word not in name_terms]
-            ops_apart &= {*self._ops.matches(apart), *operators_named(" ".join(apart))}
+            others = [word for word in words if word not in name_terms]
+            ops_apart &= {*self._ops.matches(others), *operators_named(" ".join(others))}
         by_share = sorted(techniques, key=lambda slug: (-techniques[slug], slug))
         from_symbols = self._techniques_of(symbols)
         return Understanding(

@@ -175,8 +175,10 @@ class Ranker:
         `Entries.neighbour_gains` computes their kernels' share.
         """
         gates = {slug: GATES * verdict.support for slug, verdict in self._gates.items()}
-        met = {slug: verdict.met_share for slug, verdict in self._gates.items()}
-        return Signals(*(_technique_values(worth, places) for worth in (self._named, gates, met)))
+        shares = {slug: verdict.met_share for slug, verdict in self._gates.items()}
+        return Signals(
+            *(_technique_values(worth, places) for worth in (self._named, gates, shares))
+        )
 
     def contradiction_penalties(self, places: Mapping[str, int]) -> NDArray[np.float64]:
         """`CONTRADICTED` for each technique that the query's metrics contradict and that it does
@@ -250,8 +252,8 @@ class Ranker:
             lambda sources: SOURCE_QUALITY * (generation.sources[sources[0]].quality - 1.0),
         )
         term: Term = {"source quality": quality}
-        if named := self.intent.sources:
-            term |= {"source named": self._match("sources", named, NAMED_SOURCE)}
+        if names := self.intent.sources:
+            term |= {"source named": self._match("sources", names, NAMED_SOURCE)}
         return term
 
     def _by_role(self) -> Term:
@@ -278,8 +280,8 @@ class Ranker:
         table = np.zeros(len(values))
         for code in codes:
             whole = plain_name(values[code][0])
-            named = any(whole == name or whole.endswith("." + name) for name in queried)
-            share = 1.0 if named else BY_LAST_NAME
+            is_full_name = any(whole == name or whole.endswith("." + name) for name in queried)
+            share = 1.0 if is_full_name else BY_LAST_NAME
             if not self.intent.only_symbols:
                 share = IN_A_SENTENCE if share == 1.0 else 0.0
             elif self.intent.plain_word:

@@ -51,8 +51,8 @@ class Spelling:
             for word in match.group().split("-"):
                 if next(remaining, None) is None:
                     break
-                if (meant := self._correction(word)) is not None:
-                    corrections[word] = meant
+                if (correction := self._correction(word)) is not None:
+                    corrections[word] = correction
             return "-".join(corrections.get(word, word) for word in match.group().split("-"))
 
         return _WORD.sub(corrected, query), corrections
@@ -60,8 +60,8 @@ class Spelling:
     def _correction(self, word: str) -> str | None:
         if len(word) < _SHORTEST or self._is_known(word) or _is_english(word.lower()):
             return None
-        meant = self._nearest(word.lower())
-        return meant.capitalize() if meant and word[0].isupper() else meant
+        word_meant = self._nearest(word.lower())
+        return word_meant.capitalize() if word_meant and word[0].isupper() else word_meant
 
     def _is_known(self, word: str) -> bool:
         tokens = self._lexical.query_tokens(word)

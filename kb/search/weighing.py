@@ -96,9 +96,9 @@ class Weighing:
 
     def _read_sections(self, generation: Generation) -> None:
         column = generation.columns["sections"]
-        known = {name: place for place, name in enumerate(_SECTIONS)}
+        place_of = {name: place for place, name in enumerate(_SECTIONS)}
         of_code = np.array(
-            [known.get(values[0] if values else "", len(_SECTIONS)) for values in column.values]
+            [place_of.get(values[0] if values else "", len(_SECTIONS)) for values in column.values]
         )
         section = of_code[column.codes[self._entries.rows]]
         slot = section * len(self._entries.names) + self._entries.of_row
@@ -126,7 +126,7 @@ class Weighing:
                 _add_terms(titles, title, place)
                 _add_terms(names, " ".join((title, *others)), place)
         self._titles = {token: np.array(sorted(entries)) for token, entries in titles.items()}
-        self._names = {token: np.array(sorted(found)) for token, found in names.items()}
+        self._names = {token: np.array(sorted(places_)) for token, places_ in names.items()}
 
     def _read_neighbours(self, generation: Generation) -> None:
         places = self._entries.places
@@ -243,15 +243,15 @@ class Weighing:
         """How rare a kernel's operator is that the query names, and the share of the named
         operators' kernels that show a technique, (m,) each."""
         count = len(self._entries.names)
-        rare, shown = np.zeros(count), np.zeros(count)
+        rare, share_shown = np.zeros(count), np.zeros(count)
         all_kernels = sum(map(len, self._kernels.values()))
         for op in intent.ops:
             op_kernels = self._kernels.get(op, [])
             rare[op_kernels] = np.log((all_kernels + 1) / max(len(op_kernels), 1))
-        named = rare > 0
+        is_named = rare > 0
         kernels, techniques = self._pairs.T
-        np.add.at(shown, techniques, named[kernels] / max(int(named.sum()), 1))
-        return rare, shown
+        np.add.at(share_shown, techniques, is_named[kernels] / max(int(is_named.sum()), 1))
+        return rare, share_shown
 
     def _by_neighbours(self, scores: Floats) -> tuple[Floats, ...]:
         """What entries that belong with each one, or are like it, score, (m,) each."""
@@ -261,9 +261,9 @@ class Weighing:
         ahead = np.maximum(scores - middle, 0.0)
         ranked = np.sort(-np.append(scores, 0.0)[self._examples], axis=1)[:, :_KERNELS]
         best_kernel = np.maximum(-ranked[:, 0] - middle, 0.0)
-        best_technique, shown = np.zeros(count), np.zeros(count)
+        best_technique, technique_sum = np.zeros(count), np.zeros(count)
         np.maximum.at(best_technique, kernels, scores[techniques])
-        np.add.at(shown, kernels, scores[techniques])
+        np.add.at(technique_sum, kernels, scores[techniques])
         plain, better = np.zeros(count), np.zeros(count)
         kernel, derived_from = self._derived.T
         plain[kernel] = scores[derived_from]
@@ -277,7 +277,7 @@ class Weighing:
             best_kernel,
             -ranked.mean(axis=1),
             best_technique,
-            shown / self._example_counts,
+            technique_sum / self._example_counts,
             plain,
             better,
             alike,
