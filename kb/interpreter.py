@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 # Numbers that are kept as constants of kernels: far more than a kernel has.
-_MOST_NUMBERS = 4096
+_MAX_NUMBERS = 4096
 
 
 def make_faster(interpreter: Any) -> None:
@@ -179,10 +179,10 @@ def _resolve_types_once(interpreter: Any) -> None:
     tensor, block, pointer = types.tensor, types.block_type, types.pointer_type
     common = functools.cache(semantic.computation_type_impl)
     # By number: 1 and 1.0 are not the same, nor are the two zeros.
-    of_number = functools.lru_cache(_MOST_NUMBERS, typed=True)(semantic.to_tensor_type)
+    of_number = functools.lru_cache(_MAX_NUMBERS, typed=True)(semantic.to_tensor_type)
     resolve = type(semantic).binary_op_type_checking_impl
 
-    @functools.lru_cache(_MOST_NUMBERS, typed=True)
+    @functools.lru_cache(_MAX_NUMBERS, typed=True)
     def constant(value: Any, _sign: float, dtype: Any) -> Any:
         return semantic._cast_to_computation_type(value, dtype)
 

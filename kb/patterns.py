@@ -25,15 +25,15 @@ MAX_PATTERN_CHARS = 2_000
 _MAX_PROGRAM = 4_000
 # Bytes that the automaton of one expression may take. RE2's own limit is eight times as much, which
 # hostile text would fill for every expression of a corpus.
-_MOST_MEMORY = 1 << 20
+_MAX_MEMORY = 1 << 20
 # Searches of one text by one pattern: so many in a piece of code, fewer in a long text, so that
 # together they read about `_MAX_READ` bytes whatever the text holds.
-_MOST_SEARCHES = 64
-_FEWEST_SEARCHES = 4
+_MAX_SEARCHES = 64
+_MIN_SEARCHES = 4
 # A repeated word occurs in the text more than once.
-_FEWEST_TIMES = 2
+_MIN_REPEATS = 2
 # Places at which a repeated word may be given; words repeat, so they are more.
-_MOST_PLACES = 256
+_MAX_PLACES = 256
 _MAX_READ = 400_000
 
 _GROUP = re.compile(r"\(\?P<(\w+)>")
@@ -76,14 +76,14 @@ class LinearPattern:
             return False
         if not self._vetoes and self._words is None:
             return True
-        tries = max(_FEWEST_SEARCHES, min(_MOST_SEARCHES, _MAX_READ // (len(text) + 1)))
+        tries = max(_MIN_SEARCHES, min(_MAX_SEARCHES, _MAX_READ // (len(text) + 1)))
         budget = iter(range(tries))  # shared by all words, so that together they keep to it
         if self._words is None:
             return self._has_match(self._body, text, budget)
         name = str(self._repeated)
-        places = islice(self._words.finditer(text), _MOST_PLACES)
+        places = islice(self._words.finditer(text), _MAX_PLACES)
         for word in dict.fromkeys(place[self._word] or b"" for place in places):
-            if not 0 < len(word) <= LONGEST_WORD or text.count(word) < _FEWEST_TIMES:
+            if not 0 < len(word) <= LONGEST_WORD or text.count(word) < _MIN_REPEATS:
                 continue
             if next(budget, None) is None:
                 return False
@@ -174,7 +174,7 @@ def _options(source: str, *, groups: bool) -> Any:
     options = re2.Options()
     options.log_errors = False  # else RE2 writes to stderr
     options.never_capture = not groups
-    options.max_mem = _MOST_MEMORY
+    options.max_mem = _MAX_MEMORY
     if source.isascii():
         # bytes as they are: smaller programs than for UTF-8, and the same matches
         options.encoding = re2.Options.Encoding.LATIN1

@@ -6,9 +6,9 @@ from typing import Any
 from pydantic import ValidationError
 
 # Characters of a refused value that are repeated.
-_SHOWN = 40
+_MAX_QUOTED = 40
 # Kind of error → what is said; `{given}` is the value, the rest are the limits that it broke.
-_WORDS = {
+_MESSAGES = {
     "missing": "is missing",
     "extra_forbidden": "there is no such field",
     "greater_than_equal": "{given} is less than {ge}",
@@ -46,9 +46,9 @@ def refusal(error: ValidationError, names: Mapping[str, str] | None = None) -> s
     """
     first: Any = error.errors(include_url=False)[0]
     where, message = _place_and_message(first, names)
-    if (words := _WORDS.get(first["type"])) is not None:
+    if (words := _MESSAGES.get(first["type"])) is not None:
         value, text = first["input"], repr(first["input"])
-        text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        text = text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
         size = len(value) if isinstance(value, str) else 0
         message = words.format(given=text, size=size, **first.get("ctx", {}))
     return _with_place(where, message)

@@ -71,7 +71,7 @@ def assume(
     Parameters
     ----------
     operands
-        The entry's parameters in order: those that `assumed.turned` describes come first.
+        The entry's parameters in order: those that `assumed.transposed` describes come first.
     pairs
         Whether the file's `_for_tma` returns the tensor and whether it was turned, else the tensor.
 

@@ -28,9 +28,9 @@ from kb.search.engine import Searcher
 # Sources listed at the end may take this part of the budget.
 _CITATION_SHARE = 0.08
 # Of a budget, what the chief technique's text gets beside a whole example, if it needs so much.
-_FIRST_SHARE = 0.3
+_TECHNIQUE_SHARE = 0.3
 # The same beside examples of several operators: a heading and a few sentences of 3,000 tokens.
-_LEAST_SHARE = 0.1
+_MIN_TECHNIQUE_SHARE = 0.1
 # Fewest tokens of a technique's text that are worth showing; a token counts as three characters.
 _MIN_USEFUL = 60
 # Examples of this many kernels are tried before one is named instead of shown.
@@ -273,7 +273,7 @@ class _Composer:
 
     def _reserve(self, slugs: list[str], room: Budget) -> int:
         """What the chief technique's text takes beside the examples."""
-        share = Budget(int(room.limit * _FIRST_SHARE), room.measure)
+        share = Budget(int(room.limit * _TECHNIQUE_SHARE), room.measure)
         facts = bool(self._selection.facts)
         part = self._part(slugs[0], share.less(SEPARATOR), cut=not facts, code=not facts)
         return 0 if part is None else room.measure(SEPARATOR + part)
@@ -316,7 +316,7 @@ class _Composer:
             candidates = [e for e in candidates if e.slug is None or e.slug in operators]
         for reserved in (reserve, 0) if last and reserve and not unlike else (reserve,):
             space = Budget(room.limit - reserved, room.measure).less(SEPARATOR)
-            least = min(reserved, int(room.limit * _LEAST_SHARE))
+            least = min(reserved, int(room.limit * _MIN_TECHNIQUE_SHARE))
             options: list[dict[str, str]] = []
             for example in candidates[:_MAX_TRIED]:
                 noted = replace(example, note=self._example_note(example))

@@ -21,9 +21,9 @@ _FAR_BEHIND = 0.9
 # An unmeasured kernel stands behind what is known to be level with PyTorch, before what is not.
 _UNMEASURED = 0.965
 # Of two kernels, how much more one has to gain over PyTorch to be named beside the other.
-_FASTER = 1.2
+_CLEAR_GAIN = 1.2
 # Baselines as a sentence names them.
-_SPOKEN = {EAGER: "eager PyTorch", COMPILED: COMPILED, LIBRARY: "the vendor library"}
+_LABELS = {EAGER: "eager PyTorch", COMPILED: COMPILED, LIBRARY: "the vendor library"}
 # Axes in brackets; the lengths are bounded, as is the file.
 _SIZE = re.compile(r"`size` is (\[[^\]]{1,120}\])")
 
@@ -63,10 +63,10 @@ def start_note(kernel: Kernel, gpu: str | None) -> str:
     """Return how far a kernel is behind PyTorch or the library; empty if it is not slower."""
     if not is_slower(kernel, gpu):
         return ""
-    ratios = {name: ratio for name in _SPOKEN if (ratio := speedup(kernel, name, gpu)) is not None}
+    ratios = {name: ratio for name in _LABELS if (ratio := speedup(kernel, name, gpu)) is not None}
     name = min(ratios, key=lambda baseline: ratios[baseline])
     return (
-        f"{ratios[name]:.2f}x as fast as {_SPOKEN[name]}: call that first; this is a start, not an "
+        f"{ratios[name]:.2f}x as fast as {_LABELS[name]}: call that first; this is a start, not an "
         "example to follow."
     )
 
@@ -83,7 +83,7 @@ def clearly_faster(
     """Whether a kernel gains far more over PyTorch than another one."""
     if one not in kernels or other not in kernels:
         return False
-    return min_speedup(kernels[one], gpu) > _FASTER * min_speedup(kernels[other], gpu)
+    return min_speedup(kernels[one], gpu) > _CLEAR_GAIN * min_speedup(kernels[other], gpu)
 
 
 def runnable(generation: Generation, language: str | None, device: str | None) -> dict[str, Kernel]:

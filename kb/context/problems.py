@@ -29,7 +29,7 @@ _ONE_LAUNCH, _IN_PARALLEL = "persistent-kernel", "parallel-scan"
 # Named for a shape, and good for any.
 _START = "Slower than PyTorch: a start, not an example to follow."
 # Below this part of PyTorch's speed a kernel is no start either.
-_LEAST_START = 0.25
+_MIN_START = 0.25
 _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
                       "rmsnorm-plain", "rmsnorm-dim-tiled", "rmsnorm-dim-plain",
                       "lp-normalize-dim"})  # fmt: skip
@@ -44,14 +44,14 @@ _SCAN = (
 )
 # A product that more work follows, and one whose rows are reduced to a number of these kinds.
 _EPILOGUE, _ROW_REDUCE = "epilogue", "row-reduce"
-_KINDS = frozenset({"sum", "mean", "max", "min", "logsumexp"})
+_REDUCED = frozenset({"sum", "mean", "max", "min", "logsumexp"})
 # Products of two operands, and the kernels that take them as their first two arguments.
 _PRODUCTS = frozenset({"linear", "matmul", "mm"})
 _BINARY = frozenset({"matmul", "matmul-reduce"})
 # Families for what the module needs beside its heaviest operator, at most.
-_OTHERS = 2
+_MAX_OTHERS = 2
 # A step that takes less of the estimated time than this needs no example of its own.
-_MATTERS = 0.05
+_MIN_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _for_step(
     spelled = len(step.operators) > 1
     starts = [s for s in slower_kernels(fitting, family.ops, gpu) if s not in slugs]
     # Where nothing that may be followed fits into a budget, a whole kernel to begin with does.
-    starts = [s for s in starts if min_speedup(kernels[s], gpu) >= _LEAST_START]
+    starts = [s for s in starts if min_speedup(kernels[s], gpu) >= _MIN_START]
     if spelled and family.fused:
         # Measured beside a fused call of PyTorch, which this module does not make.
         slugs = [s for s in needed if s in fitting and s not in slugs] + slugs
@@ -195,7 +195,7 @@ def _row_reduction(analysis: Analysis) -> Step | None:
     """The reduction of a product's whole rows that comes next but for elementwise work."""
     heaviest = analysis.heaviest
     after = next((s for s in analysis.after if s.kind != "elementwise" and not _in_tile(s)), None)
-    if heaviest is None or heaviest.kind != "matmul" or after is None or after.name not in _KINDS:
+    if heaviest is None or heaviest.kind != "matmul" or after is None or after.name not in _REDUCED:
         return None
     shape = heaviest.main.outputs[0].shape if heaviest.main.outputs else None
     return after if shape and row_length(after) == shape[-1] else None
@@ -300,10 +300,10 @@ def _others(
         family = step.family
         if family is None or family is heaviest.family or step.kind == "elementwise":
             continue
-        if step.seconds >= _MATTERS * total:
+        if step.seconds >= _MIN_SHARE * total:
             steps.setdefault(family.name, step)
     candidates = []
-    for step in list(steps.values())[:_OTHERS]:
+    for step in list(steps.values())[:_MAX_OTHERS]:
         candidates += _for_step(analysis, step, kernels, gpu)[:1]
     return candidates
 

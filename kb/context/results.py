@@ -16,9 +16,9 @@ from kb.parsing import PARSING
 
 ENTRY: Final = "kernel_function"
 # Kernels that are told of: those after them are less near, or slower.
-_BEST, _WORST = 3, 4
+_MAX_BEST, _MAX_WORSE = 3, 4
 # Sentences with figures are quoted of so many kernels.
-_QUOTED = 2
+_MAX_QUOTED = 2
 # A kernel at less of its floor is no pattern to follow.
 _FAR = 0.6
 # Closer than this is level: medians differ by some 2 to 3 % between sessions.
@@ -39,7 +39,7 @@ def result_lines(slugs: Sequence[str], generation: Generation, gpu: str | None) 
     """
     kernels = generation.kernels
     records = [kernels[s] for s in dict.fromkeys(slugs) if records_on(kernels[s].entry, gpu)]
-    best = [record for record in records if not is_slower(record.entry, gpu)][:_BEST]
+    best = [record for record in records if not is_slower(record.entry, gpu)][:_MAX_BEST]
     if not best:
         return []
     card = records_on(best[0].entry, gpu)[0].gpu
@@ -49,7 +49,7 @@ def result_lines(slugs: Sequence[str], generation: Generation, gpu: str | None) 
     lines = [f"Measured on {card} ({share_note}), the nearest first:"]
     for place, record in enumerate(best):
         lines.append(f"- {_result_line(record, gpu, card)}")
-        if place < _QUOTED:
+        if place < _MAX_QUOTED:
             lines += [f"  {sentence}" for sentence in _figures(generation, record.entry.slug)]
     slower = sorted(
         (record.entry for record in records if is_slower(record.entry, gpu)),
@@ -60,7 +60,7 @@ def result_lines(slugs: Sequence[str], generation: Generation, gpu: str | None) 
     for slug, words in (*_slower_variants(slower, gpu), *improved, *_behind_pytorch(slower, gpu)):
         sentences.setdefault(slug, words)
     if sentences:
-        lines.append(f"Tried and slower: {'; '.join(list(sentences.values())[:_WORST])}.")
+        lines.append(f"Tried and slower: {'; '.join(list(sentences.values())[:_MAX_WORSE])}.")
     return lines
 
 

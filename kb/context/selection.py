@@ -24,7 +24,7 @@ _DEPTH = 12
 # The same where kernels of an operator are ranked: the largest family, matmul, has 36.
 _KERNEL_DEPTH = 60
 # Techniques below this share of the best one's score are noise next to it.
-_NOISE = 0.6
+_CUTOFF = 0.6
 # A profile's gates against a query's words, both in [0, 1].
 _GATE_WEIGHT = 1.0
 # Metrics of a profile that the facts repeat; the rest is in the reader's hands.
@@ -34,7 +34,7 @@ _PARTS = 3
 # A kernel that already does it gains little from reading about it.
 _ALREADY_USED = 0.3
 # What a kernel's text shows weighs as a match that is clear and not the best.
-_SEEN = 0.5
+_REMARK_SCORE = 0.5
 # How much of a pasted kernel is searched with: its head names the operator and the loop.
 _KERNEL_QUERY_CHARS = 2000
 # Focused beats comprehensive: an agent that reads four acts on none.
@@ -121,7 +121,7 @@ def select(
     scores, reasons, sections, code = _from_search(ranking, generation)
     remarks = remarks_on(request.kernel or "")
     for slug in remarks.techniques:
-        scores[slug] = scores.get(slug, 0.0) + _SEEN
+        scores[slug] = scores.get(slug, 0.0) + _REMARK_SCORE
         reasons[slug] = "; ".join(filter(None, (reasons.get(slug), "the kernel's text shows it")))
     spec = example_spec(request, device)
     # How the kernels of an operator rank among each other takes a longer list.
@@ -145,7 +145,7 @@ def select(
     if diagnose and profile and not answers and ranking is None:
         choices = []  # gates that hold tell what may help, not what limits a kernel
     choices.sort(key=lambda choice: (-choice.score, choice.technique.slug))
-    choices = [c for c in choices if c.score >= _NOISE * choices[0].score][:MAX_TECHNIQUES]
+    choices = [c for c in choices if c.score >= _CUTOFF * choices[0].score][:MAX_TECHNIQUES]
     chosen = [choice.technique for choice in choices]
     examples = examples_for(chosen, kernels, generation, request, spec)
     slugs = [kernel.slug for kernel in examples.kernels]
@@ -199,7 +199,7 @@ def _select_problem(
         score = base + _GATE_WEIGHT * verdict.support + _QUERY_WEIGHT * scores.get(slug, 0.0)
         score += answer
         reasons = [reason for reason in (why, cause, *verdict.for_it) if reason]
-        if not reasons and scores.get(slug, 0.0) >= _NOISE:
+        if not reasons and scores.get(slug, 0.0) >= _CUTOFF:
             reasons = ["matches the query"]
         if slug in already:
             score *= _ALREADY_USED

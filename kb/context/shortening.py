@@ -37,11 +37,11 @@ CHECKING = frozenset({"reference", "make_inputs", "agrees", "library"})
 # What docstrings say of operands whose layout a request may settle.
 _STRIDES = re.compile(r",? (?:of )?any strides")
 # Bytes of an element whose products ignore the precision asked of float32 ones.
-_HALF = 2
+_HALF_BYTES = 2
 # A constant that reaches one helper reaches the next in the next pass; files have four levels.
-_PASSES = 6
+_MAX_PASSES = 6
 # A pass folds one argument of each function; kernels have up to ten, and helpers come after them.
-_CONSTANTS = 24
+_MAX_FOLDS = 24
 _WRITES = frozenset({"store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas",
                      "atomic_xchg", "atomic_or", "atomic_and", "debug_barrier",
                      "device_assert", "static_assert", "inline_asm_elementwise"})  # fmt: skip
@@ -115,7 +115,7 @@ class _File:
         pairs = for_tma is not None and isinstance(for_tma.returns, ast.Subscript)
         for name, function in self._functions.items():
             if function.decorator_list:
-                if assumed.itemsize == _HALF:
+                if assumed.itemsize == _HALF_BYTES:
                     drop_precision(function)
                 continue
             bindings = assume(function, assumed, operands, pairs=pairs)
@@ -146,7 +146,7 @@ class _File:
             params = {argument.arg for argument in self._functions[ENTRY].args.args}
             self._folded = {name: value for name, value in bindings.items() if name not in params}
         require(self._functions[ENTRY], fixed)
-        for _ in range(_CONSTANTS):
+        for _ in range(_MAX_FOLDS):
             if not self._propagate():
                 break
 
@@ -243,7 +243,7 @@ class _File:
                 trimmed.returns = None
                 for argument in (*trimmed.args.args, *trimmed.args.kwonlyargs):
                     argument.annotation = None
-            for _ in range(_PASSES):
+            for _ in range(_MAX_PASSES):
                 if not _drop_dead(trimmed.body, read_names(trimmed.body), jit):
                     break
             if docstring is not None:

@@ -21,10 +21,10 @@ _CODE = frozenset({"triton", "python", "cuda", "cpp"})
 _COMMON = ({"float64", "float32"}, {"int64", "int32"})
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
 _SCOPES = re.compile(r"[.:]+")
-_SPOKEN = re.compile(r"[a-z0-9]+")
+_WORD = re.compile(r"[a-z0-9]+")
 # Code between these runs on the newer architectures, other code beside it on the older ones.
 _GUARD = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(.*)$", re.MULTILINE)
-_DEEPEST = 32
+_MAX_DEPTH = 32
 _ARCHITECTURE_TEST = re.compile(r"__CUDA_ARCH|CUDA_ARCH|_ENABLED\b|_SUPPORTED\b|__CUDACC_VER")
 _ELSE = re.compile(r"^[ \t]*#[ \t]*else\b.*$", re.MULTILINE)
 _NONE = re.compile(r"INVALID_CONTROL_PATH|\btrap\b|\bassert\(|printf\(|NOT_IMPLEMENTED")
@@ -88,7 +88,7 @@ def operators_named(words: str) -> tuple[str, ...]:
 def dtypes_named(words: str) -> frozenset[str]:
     """The dtypes that words of a question or code name: `fp8` stands for several."""
     spoken: dict[str, list[str]] = _data("features.yaml")["spoken"]
-    tokens = frozenset(_SPOKEN.findall(words.lower()))
+    tokens = frozenset(_WORD.findall(words.lower()))
     dtypes = {dtype for word in tokens & spoken.keys() for dtype in spoken[word]}
     return frozenset(dtypes | set(_dtypes(encoded(words))))
 
@@ -199,7 +199,7 @@ def _always_compiled(bare: str) -> str:
             open_ifs[-1] = (start, tests, True)
         elif word == "endif" and open_ifs:
             start, tests, other = open_ifs.pop()
-            near = len(open_ifs) < _DEEPEST  # each region is read again by those around it
+            near = len(open_ifs) < _MAX_DEPTH  # each region is read again by those around it
             if near and tests and other and start >= at and not _refuses(bare[start : match.end()]):
                 out.append(bare[at:start])
                 at = match.end()

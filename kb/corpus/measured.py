@@ -7,7 +7,7 @@ from kb.corpus.entries import Kernel, Technique, Verified
 
 NOT_MEASURED = "not measured"
 # More would crowd out what the line is about; the entry itself lists all.
-_SHOWN = 3
+_LIMIT = 3
 
 
 # A baseline that takes over 1.67 times as long as one of PyTorch's forms is none that anybody would
@@ -103,7 +103,7 @@ def measured_line(records: Sequence[Verified], *, brief: bool = False) -> str:
     if not records:
         return NOT_MEASURED
     first = records[0]
-    top = [record for record in records if record.gpu == first.gpu][:_SHOWN]
+    top = [record for record in records if record.gpu == first.gpu][:_LIMIT]
     gains = ", ".join(f"{verified.speedup:.2f}x over {verified.baseline}" for verified in top)
     if brief:
         return f"measured on {first.gpu}: {gains}"

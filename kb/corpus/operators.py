@@ -11,8 +11,8 @@ from functools import cache
 from kb.patterns import AnyOf, any_of, encoded
 from kb.vocabulary import read_data
 
-_WHOLE = re.compile(r"[a-z0-9]+")
-_APART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
+_WORD = re.compile(r"[a-z0-9]+")
+_SUBWORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def operators_asked(text: str, *, symbol: bool = False) -> tuple[str, ...]:
 
 def _normalized_words(text: str) -> str:
     """The words of a text, then those of its names apart: `RoPE` is one, `addRMSNorm` three."""
-    whole, subwords = _WHOLE.findall(text.lower()), _APART.findall(text)
+    whole, subwords = _WORD.findall(text.lower()), _SUBWORD.findall(text)
     return f"{' '.join(whole)}\n{' '.join(subwords).lower()}"
 
 

@@ -28,7 +28,7 @@ from kb.index.vectors import VectorMatrix
 # An answer over a network takes milliseconds; who waits longer is better served by the product.
 _QUERY_SECONDS = 2.0
 _WRITE_SECONDS = 120.0
-_MOST_AT_ONCE = 1_000
+_MAX_BATCH = 1_000
 # A server that did not answer is left alone for so long.
 _RETRY_SECONDS = 30.0
 # Chroma's own names of the ones that it starts with.
@@ -151,7 +151,7 @@ def upload_collection(server: ChromaServer, folder: Path) -> None:
             name, configuration={"hnsw": {"space": "cosine"}}, embedding_function=None
         )
         vectors = VectorMatrix(folder / VECTORS).rows
-        size = min(client.get_max_batch_size(), _MOST_AT_ONCE)
+        size = min(client.get_max_batch_size(), _MAX_BATCH)
         for start in range(0, manifest.chunks, size):
             end = min(start + size, manifest.chunks)
             upsert(collection, store.rows(range(start, end)), vectors[start:end])

@@ -34,12 +34,12 @@ _K1 = 3.0
 _B = 0.75
 # Postings that are sorted at once: 100 MB of scratch.
 _BLOCK = 2_000_000
-_MOST_INT32 = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
 # Files that are memory-mapped: the vocabulary, and the number of distinct terms in each chunk.
 _TERMS, _DISTINCT = "terms", "distinct.npy"
 _ONE = array("f", [1])
 _IMPORTING = threading.Lock()
-_UNUSED = ("jax", "scipy.sparse")
+_UNUSED_MODULES = ("jax", "scipy.sparse")
 
 
 @cache
@@ -52,8 +52,8 @@ def _bm25s() -> Any:
     """
     with _IMPORTING:
         modules: dict[str, Any] = sys.modules
-        saved = {name: modules.get(name) for name in _UNUSED}
-        modules |= dict.fromkeys(_UNUSED)  # an import fails, as where it is not installed
+        saved = {name: modules.get(name) for name in _UNUSED_MODULES}
+        modules |= dict.fromkeys(_UNUSED_MODULES)  # an import fails, as where it is not installed
         try:
             import bm25s as library  # noqa: PLC0415
         finally:
@@ -194,7 +194,7 @@ def _scores(postings: _Postings) -> tuple[dict[str, Any], NDArray[np.int32]]:
     scores = {
         "data": data,
         "indices": indices,
-        "indptr": pointers.astype(np.int64 if pointers[-1] > _MOST_INT32 else np.int32),
+        "indptr": pointers.astype(np.int64 if pointers[-1] > _MAX_INT32 else np.int32),
         "num_docs": postings.chunks,
     }
     return scores, distinct

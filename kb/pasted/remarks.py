@@ -10,8 +10,8 @@ from kb.pasted import cuda, triton
 from kb.pasted.remark import Remark
 
 # Longer text is generated, and nobody reads remarks on it.
-_MOST_CHARS: Final = 40_000
-_MOST_LINES_NAMED: Final = 4
+_MAX_CHARS: Final = 40_000
+_MAX_LINES_NAMED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def remarks_on(text: str) -> Remarks:
 
     Takes time in proportion to the text.
     """
-    if len(text) > _MOST_CHARS:
+    if len(text) > _MAX_CHARS:
         return Remarks()
     seen_remarks = list(cuda.remarks(text)) if "__global__" in text else list(_python(text))
     slugs = (remark.technique for remark in seen_remarks if remark.technique is not None)
@@ -52,6 +52,6 @@ def _sentences(remarks: Iterable[Remark]) -> Iterable[str]:
     for remark in sorted(remarks, key=lambda r: r.line):
         lines.setdefault(remark.text, {})[remark.line] = None
     for text, numbers in lines.items():
-        listed = ", ".join(map(str, list(numbers)[:_MOST_LINES_NAMED]))
-        more = " and more" if len(numbers) > _MOST_LINES_NAMED else ""
+        listed = ", ".join(map(str, list(numbers)[:_MAX_LINES_NAMED]))
+        more = " and more" if len(numbers) > _MAX_LINES_NAMED else ""
         yield f"{'Line' if len(numbers) == 1 else 'Lines'} {listed}{more}: {text}"

@@ -14,10 +14,10 @@ from kb.pasted.cuda import kernel_bodies
 from kb.pasted.source_triton import IdleLanes, Reread, read_triton
 
 # Beyond this a file is generated or meant to stall the reader; nothing is read from it.
-_MOST_CHARS = 200_000
-_MOST_KERNELS = 64
-_MOST_BODY = 20_000
-_MOST_HEADER = 4_000
+_MAX_CHARS = 200_000
+_MAX_KERNELS = 64
+_MAX_BODY = 20_000
+_MAX_HEADER = 4_000
 # Every repetition below is bounded or cannot overlap with what follows it, so that no text takes
 # more than time proportional to its length.
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -68,7 +68,7 @@ def read_source(text: str) -> SourceFacts:
     """Recognise what the text of a kernel file shows."""
     # CUDA C++ may also stand inside a Python string.
     language, bare = "cuda" if "__global__" in text else "triton", text
-    if len(text) > _MOST_CHARS:
+    if len(text) > _MAX_CHARS:
         return SourceFacts(language, text)
     if language == "cuda":
         bare = _COMMENT.sub(" ", text)  # also in strings, which are not told apart
@@ -165,10 +165,10 @@ def _rereads_cuda(text: str) -> Iterator[Reread]:
 
 def _kernels(text: str) -> Iterator[tuple[str, str]]:
     """Parameter list and body of each `__global__` function."""
-    for mark, start, end in islice(kernel_bodies(text), _MOST_KERNELS):
+    for mark, start, end in islice(kernel_bodies(text), _MAX_KERNELS):
         header = text[mark:start].rstrip()
-        if len(header) < _MOST_HEADER and header.endswith(")"):
-            yield _last_group(header), text[start + 1 : min(end, start + 1 + _MOST_BODY)]
+        if len(header) < _MAX_HEADER and header.endswith(")"):
+            yield _last_group(header), text[start + 1 : min(end, start + 1 + _MAX_BODY)]
 
 
 def _last_group(header: str) -> str:

@@ -11,8 +11,8 @@ from kb.pasted.remark import Remark
 from kb.pasted.source_triton import called_name, calls, is_jit, leftmost, passes_of
 
 # Nodes of one statement, and statements of one loop, that are looked at: more is generated text.
-_MOST_NODES: Final = 2_000
-_MOST_STATEMENTS: Final = 200
+_MAX_NODES: Final = 2_000
+_MAX_STATEMENTS: Final = 200
 _NARROW: Final = frozenset({"float16", "bfloat16"})
 _FUNCTIONS: Final = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf"})
 # Arguments of `tl.load` and `tl.store` before their mask.
@@ -172,8 +172,8 @@ class _Kernel:
         return called_name(node) == "arange"
 
     def _expression(self, node: ast.AST, around: _Context) -> Iterator[Remark]:
-        nodes = list(islice(ast.walk(node), _MOST_NODES))
-        for child in nodes if len(nodes) < _MOST_NODES else ():
+        nodes = list(islice(ast.walk(node), _MAX_NODES))
+        for child in nodes if len(nodes) < _MAX_NODES else ():
             if isinstance(child, ast.Call):
                 yield from self._call(child, around)
             elif isinstance(child, ast.BinOp) and isinstance(child.op, ast.FloorDiv | ast.Mod):
@@ -271,7 +271,7 @@ def _loop_variant(loop: ast.For | ast.While) -> set[str]:
                 if again or names & used:
                     changing |= names
                 edges.append((names, used))
-    if len(stores) > _MOST_STATEMENTS:
+    if len(stores) > _MAX_STATEMENTS:
         return changing.union(*(names for names, _ in edges))
     size = -1
     while size != len(changing):

@@ -36,7 +36,7 @@ ANCHORS: Final = frozenset({
 # With unknown shapes operators are weighed by what they are.
 _WEIGHT: Final = {"attention": 5.0, "recurrent": 5.0, "conv": 4.0, "conv_transpose": 4.0,
                   "matmul": 4.0, "scan": 2.0, "norm": 1.5, "softmax": 1.5}  # fmt: skip
-_NEAR = 6
+_MAX_NEIGHBOURS = 6
 
 
 @dataclass(slots=True)
@@ -153,7 +153,7 @@ def _fusible_neighbours(steps: list[Step], heaviest: Step) -> tuple[list[Step], 
     after: list[Step] = []
     produced, unrelated = _parts(heaviest), set[int]()
     for step in steps[place + 1 :]:
-        if len(after) == _NEAR:
+        if len(after) == _MAX_NEIGHBOURS:
             break
         sources, light = _sources(step), step.kind in _FUSIBLE
         if unrelated & sources or not (produced & sources or light):
@@ -167,7 +167,7 @@ def _fusible_neighbours(steps: list[Step], heaviest: Step) -> tuple[list[Step], 
     needed = _sources(heaviest)
     for step in reversed(steps[:place]):
         light = step.kind == "elementwise" or step.name in MOVES
-        if len(before) == _NEAR or not light or not needed & _parts(step):
+        if len(before) == _MAX_NEIGHBOURS or not light or not needed & _parts(step):
             break
         before.insert(0, step)
         needed |= _sources(step)

@@ -9,13 +9,13 @@ from kb.problems.values import Operator, Shape, product
 
 # float32 values that the registers of one block can hold beside what is computed from them: 32 of
 # each of 1024 threads. Twice as few are no burden.
-_ON_CHIP = 32768
-_AT_EASE = 16384
+_LONG_ROW = 32768
+_SHORT_ROW = 16384
 # Neighbouring positions that a tile takes together where the dimension is not the last one: fewer
 # do not fill the sectors that memory delivers.
 _POSITIONS = 16
 # Results of a reduction that are programs enough for any card: some 500 blocks of 128.
-_MANY = 65536
+_MANY_RESULTS = 65536
 # Rows or columns of a product's result that one tile takes whole.
 _TILE = 128
 _ROW_KINDS = frozenset({"reduce", "argreduce", "softmax", "scan"})
@@ -27,8 +27,8 @@ def attributes(step: Step) -> frozenset[str]:
     row = row_length(step)
     if row is not None:
         elements = row * (_POSITIONS if step.shape_class == "inner-dim" else 1)
-        words |= {"long-row"} if elements > _ON_CHIP else set()
-        words |= {"short-row"} if elements <= _AT_EASE else set()
+        words |= {"long-row"} if elements > _LONG_ROW else set()
+        words |= {"short-row"} if elements <= _SHORT_ROW else set()
     words |= _norm_kind(step) | _result_size(step)
     if any(op.facts.get("full") for op in step.operators):
         words.add("whole")
@@ -44,7 +44,7 @@ def _result_size(step: Step) -> set[str]:
     size = product(shape) if shape else None
     if not shape or size is None or shape[-1] is None:
         return set()
-    if step.kind in {"reduce", "argreduce"} and size >= _MANY:
+    if step.kind in {"reduce", "argreduce"} and size >= _MANY_RESULTS:
         return {"many-results"}
     if step.kind == "matmul" and min(shape[-1], size // shape[-1]) <= _TILE:
         return {"one-tile"}

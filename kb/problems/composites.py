@@ -8,7 +8,7 @@ from kb.problems.useful import causal_share, is_causal, triangles_of, triangular
 from kb.problems.values import Operator, Tensor, product
 
 # Fewer products are written out for other reasons, such as the projections of attention.
-_LEAST_GROUPS: Final = 4
+_MIN_GROUPS: Final = 4
 _PRODUCTS: Final = frozenset({"matmul", "mm", "linear"})
 
 
@@ -267,7 +267,7 @@ def _grouped(operators: list[Operator]) -> list[Step]:
     for op in operators:
         if op.name in _PRODUCTS and len(op.inputs) > 1 and op.inputs[1].part:
             shared[op.inputs[1].number].append(op)
-    groups = {number: group for number, group in shared.items() if len(group) >= _LEAST_GROUPS}
+    groups = {number: group for number, group in shared.items() if len(group) >= _MIN_GROUPS}
     number_of = {id(op): number for number, group in groups.items() for op in group}
     deps = dict[int, set[int]]()
     for op in operators if groups else ():

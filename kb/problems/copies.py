@@ -17,7 +17,7 @@ def data_movement(op: Operator, arguments: Arguments) -> None:
         shape = None if shape is None else rule(shape, arguments)
     elif op.name in {"tril", "triu"}:
         op.facts["diagonal"] = arguments.get("diagonal", 0)
-    elif op.name not in _SAME:
+    elif op.name not in _KEEPING:
         shape = _joint_shape(op, arguments)
     op.add_output(shape, first.dtype)
     op.facts["flops"] = 0
@@ -212,5 +212,7 @@ _SHAPES: Final[dict[str, Callable[[Shape, Arguments], Shape | None]]] = {
     "pixel_unshuffle": _unshuffled,
 }
 """Of operators whose result depends on the first tensor's shape and on numbers alone."""
-_SAME: Final = frozenset({"roll", "flip", "channel_shuffle", "scatter", "scatter_add", "index_add"})
+_KEEPING: Final = frozenset(
+    {"roll", "flip", "channel_shuffle", "scatter", "scatter_add", "index_add"}
+)
 """Operators whose result is shaped like the first tensor."""

@@ -10,7 +10,7 @@ from kb.problems.values import Shape
 from kb.profiles.values import si
 
 # Operators of a chain that a line names; a network has hundreds.
-_NAMED = 8
+_MAX_NAMES = 8
 # Below this a launch (some 5 us each) weighs more than the work.
 _LAUNCH_S = 5e-6
 # Products of the halves of float32 numbers that keep float32 accuracy: `input_precision="tf32x3"`.
@@ -81,8 +81,8 @@ def fact_lines(analysis: Analysis, card: GpuSpec | None) -> list[str]:
 def _summary(analysis: Analysis) -> str:
     problem, heaviest = analysis.problem, analysis.heaviest
     names = [step.name for step in analysis.steps]
-    chain = " → ".join(names[:_NAMED])
-    if len(names) > _NAMED:
+    chain = " → ".join(names[:_MAX_NAMES])
+    if len(names) > _MAX_NAMES:
         chain += f" → … ({len(names)} operators)"
     loop = analysis.loop
     if loop is not None:
@@ -94,7 +94,7 @@ def _summary(analysis: Analysis) -> str:
             f"Build the kernel around {heaviest.name} {_shapes(heaviest)}{_fusion_text(analysis)}."
         )
     if problem.unknown:
-        parts.append(f"Unknown operators: {', '.join(problem.unknown[:_NAMED])}.")
+        parts.append(f"Unknown operators: {', '.join(problem.unknown[:_MAX_NAMES])}.")
     if not problem.decided:
         parts.append(
             "It branches on values that its text does not fix: one branch is read, a loop once."

@@ -35,7 +35,7 @@ BUILTINS: Final = {
 
 
 # Statements that leave what comes after them undone.
-_LEAVING: Final = (ast.Raise, ast.Return, ast.Continue, ast.Break)
+_EXITS: Final = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 
 
 class _Return(Exception):
@@ -145,7 +145,7 @@ class Interpreter(Expressions):
             return
         self.undecided = True
         # What goes on is more likely to be what the module is for.
-        leaves = any(isinstance(statement, _LEAVING) for statement in body)
+        leaves = any(isinstance(statement, _EXITS) for statement in body)
         try:
             self.run(orelse if leaves else body, scope)
         except _Raised:

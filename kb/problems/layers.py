@@ -8,7 +8,7 @@ from kb.problems.values import UNKNOWN, Container, Layer, Shape, Tensor, dtype_n
 from kb.problems.vocabulary import kind_of, layer_kind
 
 # More layers of a recurrent network than this are no network's.
-_MOST_LAYERS: Final = 64
+_MAX_LAYERS: Final = 64
 
 
 def new_container(name: str, args: list[Any]) -> Container:
@@ -98,7 +98,7 @@ def _recurrent(op: str, args: dict[str, Any], wide: int | None, hidden: int | No
     directions = 2 if args.get("bidirectional") is True else 1
     rows = None if hidden is None else gates * hidden
     shapes: list[Shape] = []
-    for layer in range(min(as_int(args.get("num_layers", 1)) or 1, _MOST_LAYERS)):
+    for layer in range(min(as_int(args.get("num_layers", 1)) or 1, _MAX_LAYERS)):
         above = None if hidden is None else directions * hidden
         weights: list[Shape] = [(rows, above if layer else wide), (rows, hidden)]
         biases: list[Shape] = [] if args.get("bias", True) is False else [(rows,), (rows,)]

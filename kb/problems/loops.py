@@ -14,7 +14,7 @@ from kb.problems.vocabulary import PRODUCTS
 # What puts results of steps together in any order.
 _SUMS: Final = frozenset({"add", "sub", "maximum", "minimum", "cat", "stack"})
 # Fewer steps are written out for other reasons, such as the stages of a network.
-_LEAST_STEPS: Final = 4
+_MIN_STEPS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def time_loop(
 
     The first step may differ, which often makes the state. `cut`: the last operators are missing.
     """
-    if len(places) <= _LEAST_STEPS or places[1] == places[2]:
+    if len(places) <= _MIN_STEPS or places[1] == places[2]:
         return None
     steps = [tuple(operators[start:end]) for start, end in pairwise(places[1:])]
     if cut:

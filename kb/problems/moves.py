@@ -8,7 +8,7 @@ from kb.problems.shapes import Arguments, as_int, axes
 from kb.problems.values import Shape, Tensor, dtype_name, product
 
 # A split into more parts than this is no layout that a kernel is written for.
-_MOST_PARTS = 1024
+_MAX_PARTS = 1024
 
 
 def parse_shape(values: Sequence[Any]) -> Shape:
@@ -164,7 +164,7 @@ def _split(first: Tensor, name: str, args: list[Any], kwargs: Arguments) -> Any:
         size, place = 1, args[0] if args else kwargs.get("dim", 0)
     if shape is None or not isinstance(place, int) or not -len(shape) <= place < len(shape):
         count = size if name == "chunk" and isinstance(size, int) else 0
-        return tuple(replace(first, shape=None) for _ in range(min(count, _MOST_PARTS)))
+        return tuple(replace(first, shape=None) for _ in range(min(count, _MAX_PARTS)))
     place %= len(shape)
     length = shape[place]
     if isinstance(size, list | tuple):
@@ -173,9 +173,9 @@ def _split(first: Tensor, name: str, args: list[Any], kwargs: Arguments) -> Any:
         return ()
     else:
         step = -(-length // size) if name == "chunk" else size
-        starts = range(0, length, max(step, 1))[:_MOST_PARTS]
+        starts = range(0, length, max(step, 1))[:_MAX_PARTS]
         sizes = [min(step, length - at) for at in starts]
-    parts = [(*shape[:place], part_size, *shape[place + 1 :]) for part_size in sizes[:_MOST_PARTS]]
+    parts = [(*shape[:place], part_size, *shape[place + 1 :]) for part_size in sizes[:_MAX_PARTS]]
     if name == "unbind":
         parts = [(*part[:place], *part[place + 1 :]) for part in parts]
     return tuple(first.subview(part, f"{name} {n}") for n, part in enumerate(parts))

@@ -23,12 +23,12 @@ PLAN: Final = "Plan:"
 _ALIGNMENT = 16
 # Columns of one tile of a product, at most usual.
 TILE: Final = 128
-_TWICE = frozenset({"softmax", "norm"})
+_TWO_PASS = frozenset({"softmax", "norm"})
 # Products beside the heaviest that are worth a line; a network has dozens.
-_NAMED = 2
+_MAX_MORE = 2
 # Operators of a kernel, and outputs of a module, that are worth naming.
-_LINKS = 8
-_OUTPUTS = 6
+_MAX_OPS = 8
+_MAX_OUT = 6
 _TRIANGLES: Final = {-1: "lower triangular", 0: "dense", 1: "upper triangular"}
 
 
@@ -63,7 +63,7 @@ def _heaviest(analysis: Analysis, card: GpuSpec | None) -> Iterator[str]:
         yield ", ".join(f"{name} {_TRIANGLES[part]} ({part})" for name, part in parts)
     row, data = row_length(step), _data(step)
     yield from _shared_reductions(analysis, step)
-    if "long-row" in special and step.kind in _TWICE and row and data is not None and data.bytes:
+    if "long-row" in special and step.kind in _TWO_PASS and row and data is not None and data.bytes:
         size = row * DTYPE_BYTES.get(data.dtype, 4)
         if size == data.bytes:
             yield "all elements reduce together: blocks reduce parts, and a second launch merges"
@@ -198,7 +198,7 @@ def _other_products(analysis: Analysis) -> Iterator[str]:
         for place, end in pairwise([*places, len(steps)])
         if steps[place] is not analysis.heaviest
     ]
-    if 0 < len(parts) <= _NAMED:
+    if 0 < len(parts) <= _MAX_MORE:
         kernels = "a kernel of its own" if len(parts) == 1 else "kernels of their own"
         yield f"{kernels} for {', and for '.join(parts)}"
 
@@ -207,7 +207,7 @@ def _chain(steps: Sequence[Step]) -> str:
     names = [step.name for step in steps]
     if steps[0].name == "grouped_matmul":
         names = list(dict.fromkeys(names))  # the same for each group
-    return " → ".join(names if len(names) <= _LINKS else [*names[:_LINKS], "…"])
+    return " → ".join(names if len(names) <= _MAX_OPS else [*names[:_MAX_OPS], "…"])
 
 
 def _layout_and_outputs(analysis: Analysis) -> Iterator[str]:
@@ -227,9 +227,9 @@ def _layout_and_outputs(analysis: Analysis) -> Iterator[str]:
     outputs = [output for output in analysis.problem.outputs if output.shape is not None]
     if len(outputs) > 1:
         shapes = [
-            f"{shape_text(output.shape or ())} {output.dtype}" for output in outputs[:_OUTPUTS]
+            f"{shape_text(output.shape or ())} {output.dtype}" for output in outputs[:_MAX_OUT]
         ]
-        more = ", …" if len(outputs) > _OUTPUTS else ""
+        more = ", …" if len(outputs) > _MAX_OUT else ""
         yield f"the module returns {len(outputs)} tensors, {', '.join(shapes)}{more}"
     elif outputs and outputs_of_heaviest and len(analysis.steps) > 1:
         shape = outputs[0].shape

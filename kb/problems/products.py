@@ -7,9 +7,9 @@ from typing import Any, Final
 from kb.problems.shapes import Arguments, Rule, as_int, broadcast, per_dim, windows
 from kb.problems.values import Operator, Shape, Tensor, product
 
-_EINSUM_MOST = 64
+_MAX_CHARS = 64
 # Operands whose orders are all tried: 180 of five.
-_EINSUM_ORDERED = 5
+_MAX_ORDERED = 5
 
 
 def matmul(op: Operator, arguments: Arguments) -> None:
@@ -74,7 +74,7 @@ def _tensordot(op: Operator, arguments: Arguments) -> None:
 
 def _einsum(op: Operator, arguments: Arguments) -> None:
     equation = arguments.get("equation")
-    readable = isinstance(equation, str) and len(equation) <= _EINSUM_MOST and "..." not in equation
+    readable = isinstance(equation, str) and len(equation) <= _MAX_CHARS and "..." not in equation
     if not readable:
         op.add_output(None, op.inputs[0].dtype)
         return
@@ -112,7 +112,7 @@ def _contraction_flops(
 
     if len(terms) < 3:
         return volume(frozenset().union(*terms))
-    pairs = [(0, 1)] if len(terms) > _EINSUM_ORDERED else combinations(range(len(terms)), 2)
+    pairs = [(0, 1)] if len(terms) > _MAX_ORDERED else combinations(range(len(terms)), 2)
     costs = []
     for one, two in pairs:
         rest = [term for place, term in enumerate(terms) if place not in (one, two)]

@@ -31,7 +31,7 @@ from kb.problems.values import (
 
 MAX_PROBLEM_CHARS = 200_000
 # Deeper nesting than this is generated text; Python's own parser gives up near it too.
-_DEEPEST = 400
+_MAX_NESTING = 400
 _NOT_A_PROBLEM = re.compile(r"@\s*(?:\w+\.)*jit\b|__global__|\bimport\s+triton\b")
 _MODULE = re.compile(r"\bclass\s+\w+\s*\(\s*(?:\w+\.)*Module\s*\)\s*:")
 
@@ -129,7 +129,7 @@ def _set_dtype(problem: Problem, dtype: str) -> None:
 def _parse(text: str, name: str) -> ast.Module:
     if len(text) > MAX_PROBLEM_CHARS:
         raise InvalidInputError(f"{name}: longer than {MAX_PROBLEM_CHARS:,} characters")
-    if _nesting(text) > _DEEPEST:
+    if _nesting(text) > _MAX_NESTING:
         raise InvalidInputError(f"{name}: nested too deeply to read")
     try:
         with PARSING, warnings.catch_warnings():

@@ -12,7 +12,7 @@ from kb.profiles.values import si
 
 _ADDING = frozenset({"add", "sub"})
 _SCALING = frozenset({"mul", "div"})
-_EXACT = "the same except for rounding"
+_EXACTNESS = "the same except for rounding"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def exact_rewrites(analysis: Analysis) -> Iterator[str]:
             before = mapped[id(sources[0])]
             text = _reduced(before, step) if step.kind == "reduce" else _pooled(before, step)
             if text:
-                yield f"exact rewrite: {text}, {_EXACT}"
+                yield f"exact rewrite: {text}, {_EXACTNESS}"
 
 
 def _affine(step: Step, value: Tensor, mapped: _LinearResult) -> _LinearResult | None:

@@ -8,7 +8,7 @@ from kb.problems.values import Operator, Tensor
 from kb.problems.vocabulary import Family, family_of
 
 # Of their first tensor they read what they return.
-_PICKS = frozenset({"gather", "take_along_dim", "index_select", "take"})
+_GATHERS = frozenset({"gather", "take_along_dim", "index_select", "take"})
 # tl.dot takes 16 at least; one tile is 64 to 256 wide.
 _SHORT_K, _SKINNY, _DEEP = 128, 64, 8
 
@@ -66,7 +66,7 @@ def traffic(op: Operator) -> int | None:
     inputs = {id(tensor): tensor for tensor in op.inputs}
     looks_up = op.kind == "embedding"
     reads = [bytes_read([op], t) if looks_up else _resident(t) for t in inputs.values()]
-    if op.name in _PICKS and op.outputs:
+    if op.name in _GATHERS and op.outputs:
         sizes = (reads[0], op.outputs[0].bytes)
         reads[0] = None if None in sizes else min(size for size in sizes if size is not None)
     # A convolution of stride 1 rereads its window from cache.

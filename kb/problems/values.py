@@ -14,17 +14,17 @@ DTYPE_BYTES: Final = {
     "int64": 8, "long": 8, "int32": 4, "int": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "complex64": 8,
 }  # fmt: skip
-_SAME: Final = {"half": "float16", "float": "float32", "double": "float64", "long": "int64",
-                "int": "int32"}  # fmt: skip
+_ALIASES: Final = {"half": "float16", "float": "float32", "double": "float64", "long": "int64",
+            "int": "int32"}  # fmt: skip
 # Elements and operations that are still numbers to count with; more is no problem's.
-_MOST: Final = 10**30
+_MAX_COUNT: Final = 10**30
 
 
 def dtype_name(value: Any) -> str | None:
     """Return the name of a dtype value such as `torch.half`, in PyTorch's long form."""
     if isinstance(value, Library):
         name = value.path.rpartition(".")[2]
-        return _SAME.get(name, name) if name in DTYPE_BYTES else None
+        return _ALIASES.get(name, name) if name in DTYPE_BYTES else None
     return {bool: "bool", int: "int64", float: "float32"}.get(value) if isinstance(value, type) \
         else None  # fmt: skip
 
@@ -36,7 +36,7 @@ def product(lengths: Iterable[int | None]) -> int | None:
         if length is None:
             return None
         total *= length
-        if total > _MOST:
+        if total > _MAX_COUNT:
             return None
     return total
 

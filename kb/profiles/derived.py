@@ -42,7 +42,7 @@ _NAMES = frozenset(
 # Of 32, three of four: with fewer active in an instruction, a quarter of the SIMD width is lost.
 FEW_LANES = 24.0
 # Counters of several passes do not agree exactly; a larger share is of something else.
-_MOST_PERCENT = 110.0
+_MAX_PERCENT = 110.0
 
 
 def source_called(key: str) -> str | None:
@@ -173,7 +173,7 @@ def _stalls(
             continue
         share = find_metric(f"smsp__warp_issue_stalled_{stalled[1]}_per_warp_active.pct")
         percent = 100 * value / latency
-        if share is not None and percent <= _MOST_PERCENT:
+        if share is not None and percent <= _MAX_PERCENT:
             yield share.name, min(percent, 100.0)
 
 

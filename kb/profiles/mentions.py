@@ -23,7 +23,7 @@ from kb.vocabulary import read_data
 _MARKS = frozenset(":=~≈<>≤≥→()[]|'\"-*`,") | {"->"}
 _FROM = "from"
 # What part a number is of the next one: `25.1 of 30.8 cycles`.
-_OF = re.compile(r" {0,3}(?:(?:out )?of|/) {1,3}")
+_PART_OF = re.compile(r" {0,3}(?:(?:out )?of|/) {1,3}")
 _NUMBER_NEXT = re.compile(r"[ :=]{0,3}\d")
 # Statistics of a metric over its units or passes; its own is the average.
 _AVERAGE = frozenset({"avg", "average", "mean"})
@@ -34,7 +34,7 @@ _SPACES = re.compile(r"[ \t\r]*")
 # Tokens between a name and its value, at most; and words among them that no list has.
 _MAX_DISTANCE, _UNKNOWN = 12, 6
 # Counters may be a little over their peak; a larger share is some other number.
-_MOST_PERCENT = 110.0
+_MAX_PERCENT = 110.0
 # In these a number without its unit says nothing, unless an identifier stands before it.
 _NEED_UNIT = frozenset({"byte", "byte/s", "ns", "Hz"})
 
@@ -191,7 +191,7 @@ class _Pairing:
     def _part(self, at: int) -> Number:
         """A number with what it is a part of, where that stands behind it in the same unit."""
         number, following = self.numbers[at], self.numbers[at + 1 : at + 2]
-        if not following or not _OF.fullmatch(self.text, number.end, following[0].start):
+        if not following or not _PART_OF.fullmatch(self.text, number.end, following[0].start):
             return number
         (whole,) = following
         if number.unit not in (None, whole.unit) or find_unit("%") == whole.unit:
@@ -278,7 +278,7 @@ def _meaning(
         bare = unit is None and share is None
         if bare and not as_code and metric.unit == "%" and number.decimal and value < 1:
             value *= 100
-        most = min(metric.most, _MOST_PERCENT) if metric.unit == "%" else metric.most
+        most = min(metric.most, _MAX_PERCENT) if metric.unit == "%" else metric.most
         if metric.least <= value <= most:
             return metric.name, _bounded(name, value, gap)
     return None

@@ -11,9 +11,9 @@ from kb.vocabulary import Metric, all_metrics, find_metric
 
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 # What may stand between two words of one name: `L1/TEX`, `Compute (SM)`, `lts__t_sector`.
-_WITHIN = re.compile(r" ?(?:[/.()-]|_{1,2})? ?|\) ")
+_JOINER = re.compile(r" ?(?:[/.()-]|_{1,2})? ?|\) ")
 # Short and other forms of words that names have.
-_SAME = {
+_SYNONYMS = {
     "util": "utilization", "utilisation": "utilization", "utilized": "utilization",
     "regs": "registers", "reg": "registers", "bw": "bandwidth", "mem": "memory",
     "tput": "throughput", "occ": "occupancy", "smem": "shared memory", "sb": "scoreboard",
@@ -76,7 +76,7 @@ def _spellings_of(metric: Metric) -> Iterator[tuple[str, Name]]:
 def _keys(word: str) -> tuple[str, ...]:
     """A word as names are compared."""
     lowered = word.lower()
-    return tuple(stem(part) for part in _SAME.get(lowered, lowered).split())
+    return tuple(stem(part) for part in _SYNONYMS.get(lowered, lowered).split())
 
 
 @cache
@@ -138,7 +138,7 @@ def _longest(
     best: tuple[int, list[Name]] | None = None
     for place in range(first, len(words)):
         word = words[place]
-        if place > first and not _WITHIN.fullmatch(text, words[place - 1].end(), word.start()):
+        if place > first and not _JOINER.fullmatch(text, words[place - 1].end(), word.start()):
             break
         for key in _keys(word.group()):
             child = node.get(key)

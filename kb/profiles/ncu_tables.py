@@ -29,11 +29,11 @@ _LONGEST_ROW = 400
 _RULE_BEGINS = re.compile(r" {2,8}(?:OPT|INF|WRN) {1,8}\S")
 _RULE_GOES_ON = re.compile(r" {9,16}\S")
 # The longest rules of ncu have some fifteen lines.
-_MOST_RULE_LINES = 40
+_MAX_RULE_LINES = 40
 
 
 # Of a launch's number and of the sizes of a grid.
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 def parse_table(text: str) -> list[Launch] | None:
@@ -149,7 +149,7 @@ def _lines_and_rules(text: str) -> Iterator[tuple[str, bool]]:
         if len(line) > _LONGEST_ROW * 6:
             continue
         if rule and _RULE_GOES_ON.match(line):
-            if len(rule) < _MOST_RULE_LINES:
+            if len(rule) < _MAX_RULE_LINES:
                 rule.append(line)
             continue
         if rule:
@@ -202,6 +202,6 @@ def _dimensions(cell: str) -> tuple[int, ...]:
 
 
 def _as_int(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
+    if len(digits) > _MAX_DIGITS:
         raise InvalidInputError(f"ncu's table holds a number of {len(digits)} digits")
     return int(digits)

@@ -20,9 +20,9 @@ from kb.profiles.ncu_tables import parse_number, parse_table
 # Names of further kernels in a note.
 _MAX_LISTED = 3
 # As many as `kb profile` takes; a larger count is no count of launches.
-_MOST_LAUNCHES = 1000
+_MAX_LAUNCHES = 1000
 # A raw page has hundreds of columns; a file that was written by hand, a few.
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 _NAMES = ("Kernel Name", "kernel_name", "kernel", "name")
 _ROW_KEYS = frozenset({"ID", "id", "Device", "Stream", "Context", *_NAMES})
 
@@ -77,8 +77,8 @@ def ignored_words(keys: Sequence[str]) -> list[str]:
     """What to say of keys that name no known metric: their names, or a few of very many."""
     if not keys:
         return []
-    some = ", ".join(f"'{key}'" for key in keys[:_MOST_NAMED])
-    if len(keys) > _MOST_NAMED:
+    some = ", ".join(f"'{key}'" for key in keys[:_MAX_NAMED])
+    if len(keys) > _MAX_NAMED:
         return [f"{len(keys)} names are not metrics used here and were ignored: {some}, …"]
     what = "is not a known metric and was" if len(keys) == 1 else "are not known metrics and were"
     return [f"{some} {what} ignored"]
@@ -177,7 +177,7 @@ def _launches(data: Any, where: str) -> list[Launch]:
         return [
             row
             for row, count in zip(rows, counts, strict=True)
-            for _ in range(count if isinstance(count, int) and 0 < count <= _MOST_LAUNCHES else 1)
+            for _ in range(count if isinstance(count, int) and 0 < count <= _MAX_LAUNCHES else 1)
         ]
     groups = kernels if isinstance(kernels, dict) else data
     if groups and all(

@@ -49,14 +49,14 @@ EXACT_LIMIT = 100_000
 
 
 # Chunks that are looked into for the words of the query: the best by words.
-_COVERING = 5
+_COVERAGE_CHUNKS = 5
 # Of the nearest chunks, as many tell whether the index knows the topic.
-_NEAREST = 10
+_SUPPORT_CHUNKS = 10
 
 # So many words or fewer are covered by chance alike; who asks with one means its field.
 _FEW_WORDS = 5
 # How far a kernel comes after the technique that is asked for.
-_AFTER = 1e-3
+_MARGIN = 1e-3
 # Code in these is a kernel.
 _KERNEL_LANGUAGES = frozenset({"triton", "cuda"})
 
@@ -184,8 +184,8 @@ class Searcher:
         entry_rows = (
             self._entries.rows if mask is None else self._entries.rows[mask[self._entries.rows]]
         )
-        best_rows = np.union1d(lexical_rows[:_COVERING], entry_rows[words[entry_rows] > 0])
-        coverage = self._coverage(tokens, best_rows[top(words[best_rows], _COVERING)])
+        best_rows = np.union1d(lexical_rows[:_COVERAGE_CHUNKS], entry_rows[words[entry_rows] > 0])
+        coverage = self._coverage(tokens, best_rows[top(words[best_rows], _COVERAGE_CHUNKS)])
         evidence = Evidence(
             *_nearness(np.append(cosines, near_entries)),
             coverage=coverage,
@@ -250,7 +250,7 @@ class Searcher:
                 values = np.full(len(plain), -np.inf)
                 values[places] = plain[places] + entry_deltas
                 ahead = self._entries.ahead_of_named(values, signals.named > 0)[places]
-                entry_deltas -= np.where(ahead > 0, ahead + _AFTER, 0.0)
+                entry_deltas -= np.where(ahead > 0, ahead + _MARGIN, 0.0)
             deltas[first:] = entry_deltas
             implied[first:] = ranker.implied_scores(self._entries.places)[places]
             penalties[first:] = ranker.contradiction_penalties(self._entries.places)[places]
@@ -322,6 +322,6 @@ def _notes(query: str, ranking: Ranking) -> list[str]:
 
 def _nearness(cosines: NDArray[np.float32]) -> tuple[float, float]:
     """The highest cosine, and the mean of the highest ones."""
-    count = min(_NEAREST, len(cosines))
+    count = min(_SUPPORT_CHUNKS, len(cosines))
     near = np.partition(cosines, -count)[-count:] if count else cosines
     return (float(near.max()), float(near.mean())) if len(near) else (0.0, 0.0)

@@ -31,7 +31,7 @@ _NEAREST_COUNT = 3
 FROM_KERNEL = 0.3
 FROM_TECHNIQUE = 0.15
 # Fewer entries are no knowledge of a field: what they do not hold may well be of it.
-_FEWEST_KNOWING = 50
+_MIN_ENTRIES = 50
 
 
 class EntryScores(NamedTuple):
@@ -203,7 +203,7 @@ class Entries:
         return ahead
 
     def _best_coverage(self, best: NDArray[np.floating], idf: NDArray[np.float64]) -> float | None:
-        if len(self.names) < _FEWEST_KNOWING:
+        if len(self.names) < _MIN_ENTRIES:
             return None
         total = float(idf.sum())
         return float((idf @ (best > 0)).max(initial=0.0)) / total if total else 0.0

@@ -37,7 +37,7 @@ FEATURES = (
 """What is weighed, in the order of `FunctionWeighing.features`."""
 
 # Of a longer name these many count; of 4,346 names of packages the longest has 9.
-_MOST_TERMS = 12
+_MAX_TERMS = 12
 
 # A pasted kernel's name is its author's word for what it computes; what has the same name computes
 # the same more often than not. Kernels of the development half: 0.547 without, 0.591 at 0.3, 0.601
@@ -71,7 +71,7 @@ class FunctionWeighing:
         self._is_code = columns["kinds"].accepted_codes(lambda values: values[0] == "code")
         # Symbol's code → the numbers of the terms of its last name, filled up with 0, and how rare
         # they are together; all 0 until the symbol is first seen.
-        self._names = np.zeros((len(self._symbols.values), _MOST_TERMS), dtype=np.int32)
+        self._names = np.zeros((len(self._symbols.values), _MAX_TERMS), dtype=np.int32)
         self._own = np.zeros(len(self._names))
         # Term of any of them → its number, and how rare it is.
         self._terms: dict[str, tuple[int, float]] = {}
@@ -158,7 +158,7 @@ class FunctionWeighing:
 
     def _register_name(self, code: int) -> None:
         symbol = self._symbols.values[code]
-        names = sorted(name_terms(symbol[0]))[:_MOST_TERMS] if symbol else []
+        names = sorted(name_terms(symbol[0]))[:_MAX_TERMS] if symbol else []
         numbered = [self._terms.get(term) or self._register_term(term) for term in names]
         self._own[code] = sum(rarity for _, rarity in numbered)
         numbers = [number for number, _ in numbered] or [-1]

@@ -11,7 +11,7 @@ _SEPARATOR = re.compile(r"\.|::")
 # A last name alone says which interface is meant where it is as long as this: `Max` is none.
 _DISTINCTIVE_LENGTH = 8
 # More than these in one question are a list, not a question.
-_MOST = 4
+_MAX_MATCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ def replacements_in(text: str) -> list[Replacement]:
     for match in _NAME.finditer(text):
         for replacement in _by_name().get(_key(match.group()), ()):
             matches[replacement] = None
-        if len(matches) >= _MOST:
+        if len(matches) >= _MAX_MATCHES:
             break
-    return list(matches)[:_MOST]
+    return list(matches)[:_MAX_MATCHES]
 
 
 def all_replacements() -> list[Replacement]:

@@ -17,16 +17,16 @@ from kb.caching import cached_by_word
 from kb.index.reader import Generation
 
 # One edit makes another word of most shorter ones: `wrap` and `warp`, `tile` and `time`.
-_SHORTEST = 5
+_MIN_LENGTH = 5
 # As long a word may have two edits in it, of which a shorter one would be beyond knowing.
-_LONG = 9
-_MOST_EDITS = 2
+_LONG_WORD = 9
+_MAX_EDITS = 2
 # A word of one entry's prose is hardly of the field; one of its names is.
-_FEWEST_ENTRIES = 2
+_MIN_ENTRIES = 2
 # So many words of a query are looked at: each may take a millisecond, and a question has fewer.
-_MOST_WORDS = 400
+_MAX_WORDS = 400
 # Of two words equally near, the one that so many times the entries have is meant.
-_CLEARLY = 3
+_CLEAR = 3
 # Between spaces, without the punctuation around it: a plain word, or several with hyphens.
 _WORD = re.compile(
     r"""(?<![^\s"'(\[])(?<!\w["'(\[])[A-Za-z][a-z]+(?:-[A-Za-z]?[a-z]+)*(?=["')\].,;:!?]*(?!\S))"""
@@ -45,7 +45,7 @@ class Spelling:
     def correct(self, query: str) -> tuple[str, dict[str, str]]:
         """The corrected query, and misspelt word → corrected word."""
         corrections: dict[str, str] = {}
-        remaining = iter(range(_MOST_WORDS))
+        remaining = iter(range(_MAX_WORDS))
 
         def corrected(match: re.Match[str]) -> str:
             for word in match.group().split("-"):
@@ -58,7 +58,7 @@ class Spelling:
         return _WORD.sub(corrected, query), corrections
 
     def _correction(self, word: str) -> str | None:
-        if len(word) < _SHORTEST or self._is_known(word) or _is_english(word.lower()):
+        if len(word) < _MIN_LENGTH or self._is_known(word) or _is_english(word.lower()):
             return None
         word_meant = self._nearest(word.lower())
         return word_meant.capitalize() if word_meant and word[0].isupper() else word_meant
@@ -69,7 +69,7 @@ class Spelling:
 
     def _nearest(self, word: str) -> str | None:
         """The word of the field that is fewest edits away, if one is clearly meant."""
-        edits = _MOST_EDITS if len(word) >= _LONG else 1
+        edits = _MAX_EDITS if len(word) >= _LONG_WORD else 1
         near: Counter[tuple[str, ...]] = Counter()
         spelled: dict[tuple[str, ...], str] = {}
         # Those with the fewest edits alone, the commonest first.
@@ -81,7 +81,7 @@ class Spelling:
         if not near:
             return None
         (best, entries), *others = near.most_common(2)
-        return spelled[best] if all(entries >= _CLEARLY * count for _, count in others) else None
+        return spelled[best] if all(entries >= _CLEAR * count for _, count in others) else None
 
     @cached_property
     def _field(self) -> SymSpell:
@@ -91,9 +91,9 @@ class Spelling:
             name_words = _words(names)
             entries.update(name_words | _words(prose))
             entries.update(dict.fromkeys(name_words, 1))
-        field = SymSpell(max_dictionary_edit_distance=_MOST_EDITS)
+        field = SymSpell(max_dictionary_edit_distance=_MAX_EDITS)
         for word, count in entries.items():
-            if count >= _FEWEST_ENTRIES and self._is_known(word):
+            if count >= _MIN_ENTRIES and self._is_known(word):
                 field.create_dictionary_entry(word, count)
         return field
 
@@ -110,7 +110,7 @@ class Spelling:
 def _words(text: str) -> set[str]:
     """Plain words of a text, in lower case, that are long enough."""
     words = (word.lower() for word in _PLAIN.findall(text))
-    return {word for word in words if len(word) >= _SHORTEST}
+    return {word for word in words if len(word) >= _MIN_LENGTH}
 
 
 @cached_by_word

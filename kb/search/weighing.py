@@ -24,10 +24,10 @@ Floats = NDArray[np.float64]
 _SECTIONS = ("card", "Questions", *TECHNIQUE_SECTIONS)
 _CODE = "code"
 # The weights were fitted where there are hundreds of entries.
-_FEWEST = 50
+_MIN_ENTRIES = 50
 # A technique's kernels, and the best entries, that are looked at together.
-_KERNELS = 3
-_BEST = 5
+_TOP_KERNELS = 3
+_TOP_ENTRIES = 5
 
 FEATURES = (
     "score",
@@ -87,7 +87,7 @@ class Weighing:
         weights = read_weights("entry_weights.yaml")
         self._weights = np.array([weights.features[name] for name in FEATURES])
         self.applies: bool = (
-            len(entries.names) >= _FEWEST and generation.manifest.embedder == weights.embedder
+            len(entries.names) >= _MIN_ENTRIES and generation.manifest.embedder == weights.embedder
         )
         """Whether there are entries enough, and the embedder is the one that was fitted with."""
         self._read_sections(generation)
@@ -151,10 +151,10 @@ class Weighing:
         self._example_counts = np.maximum(np.bincount(kernels, minlength=count), 1)
         most = int(np.bincount(techniques, minlength=1).max())
         # Technique → its kernels, filled up with one past the end.
-        self._examples = np.full((count, max(most, _KERNELS)), count)
+        self._examples = np.full((count, max(most, _TOP_KERNELS)), count)
         for technique in range(count):
-            mine = kernels[techniques == technique]
-            self._examples[technique, : len(mine)] = mine
+            own = kernels[techniques == technique]
+            self._examples[technique, : len(own)] = own
 
     def corrections(
         self,
@@ -259,7 +259,7 @@ class Weighing:
         kernels, techniques = self._pairs.T
         middle = float(np.median(scores))
         ahead = np.maximum(scores - middle, 0.0)
-        ranked = np.sort(-np.append(scores, 0.0)[self._examples], axis=1)[:, :_KERNELS]
+        ranked = np.sort(-np.append(scores, 0.0)[self._examples], axis=1)[:, :_TOP_KERNELS]
         best_kernel = np.maximum(-ranked[:, 0] - middle, 0.0)
         best_technique, technique_sum = np.zeros(count), np.zeros(count)
         np.maximum.at(best_technique, kernels, scores[techniques])
@@ -268,7 +268,7 @@ class Weighing:
         kernel, derived_from = self._derived.T
         plain[kernel] = scores[derived_from]
         np.maximum.at(better, derived_from, scores[kernel])
-        best = np.argsort(-scores, kind="stable")[:_BEST]
+        best = np.argsort(-scores, kind="stable")[:_TOP_ENTRIES]
         cosines = np.vecdot(self._directions[:, None], self._directions[best])
         near = np.maximum(cosines, 0.0)
         near[best, np.arange(len(best))] = 0.0  # itself

@@ -22,7 +22,7 @@ from kb.verify.worker import COMPILING, Job, run_jobs
 # Check sizes are small (32 programs, 4 loop steps at most): the slowest take about 10 s.
 CASE_TIMEOUT_S = 60.0
 # Kernels that a refusal lists.
-_LISTED = 12
+_MAX_LISTED = 12
 
 
 def verify_corpus(
@@ -116,8 +116,8 @@ def _selected_kernels(corpus: Corpus, only: Sequence[str]) -> list[KernelFile]:
 
 
 def _list(slugs: set[str]) -> str:
-    listed = ", ".join(sorted(slugs)[:_LISTED]) or "none"
-    return listed if len(slugs) <= _LISTED else f"{listed} and {len(slugs) - _LISTED} more"
+    listed = ", ".join(sorted(slugs)[:_MAX_LISTED]) or "none"
+    return listed if len(slugs) <= _MAX_LISTED else f"{listed} and {len(slugs) - _MAX_LISTED} more"
 
 
 def _job(root: Path, kernel: KernelFile) -> Job:
