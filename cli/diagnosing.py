@@ -63,12 +63,12 @@ def diagnose(
     from agent.diagnose.diagnose import diagnose as judge
     from agent.diagnose.diagnose import gather
     from agent.diagnose.inputs import read_evaluation, read_profile
-    from kb.gpus import find_card
+    from kb.gpus import resolve_gpu
 
     _check(files, options)
     evaluation, model = options["evaluation"], options["model"]
     extra = specs_of(gpu_spec)
-    target, note = find_card(gpu, extra) if gpu is not None else (None, None)
+    target, note = resolve_gpu(gpu, extra) if gpu is not None else (None, None)
     if len(files) == 1:
         profile, name = read_profile_text(files[0]), name_of(files[0])
         measured = read_profile(profile, name, options["kernel_name"])

@@ -224,9 +224,9 @@ def _write_report(root: Path) -> None:
 
 def _echo_known_lines(config: "RunConfig") -> None:
     """Say what the problem's text tells, which takes no GPU: starting one takes half a minute."""
-    from kb.problems.plan import known_lines
+    from kb.problems.plan import fact_sheet
 
-    lines = known_lines(config.problem.source, config.problem.stem, config.dtype, None)
+    lines = fact_sheet(config.problem.source, config.problem.stem, config.dtype, None)
     # The third is the floor, which is told once the card is known.
     for line in (*lines[:2], *lines[3:]):
         click.echo(line, err=True)

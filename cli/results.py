@@ -11,7 +11,7 @@ from kb.corpus.entries import Technique
 from kb.corpus.measured import entry_line, kernel_line
 from kb.index.reader import Generation
 from kb.profiles.values import metrics_line
-from kb.search.explanation import explained, legend
+from kb.search.explanation import explain_score, legend
 from kb.search.gates import GateStanding
 from kb.search.models import Result, SearchResponse
 from kb.views import entry_of
@@ -146,7 +146,7 @@ def _show(out: Console, code: str, language: str) -> None:
 def _explanation(out: Console, result: Result) -> None:
     if result.explanation is None:
         return
-    parts = explained(result.explanation)
+    parts = explain_score(result.explanation)
     ranks = ", ".join(f"{part.name} {part.value}" for part in parts.ranks)
     sums = " ".join(f"{part.value:+.3f} {part.name}" for part in parts.added)
     total = f"{sums} = {sum(part.value for part in parts.added):.3f}"

@@ -26,14 +26,14 @@ def describe_fields(schema: dict[str, Any], model: type[BaseModel]) -> None:
 
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     """Field → the string that stands under it, in the class itself or in one that it extends."""
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for owner in model.__mro__:
         module = inspect.getmodule(owner)
         if owner is BaseModel or module is None:
             break
         for name, text in _docstrings(module).get(owner.__name__, {}).items():
-            found.setdefault(name, text)
-    return found
+            descriptions.setdefault(name, text)
+    return descriptions
 
 
 @cache
@@ -45,16 +45,16 @@ def _docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
         return {}
     with PARSING:
         tree = ast.parse(source)
-    return {node.name: _under(node.body) for node in tree.body if isinstance(node, ast.ClassDef)}
+    return {node.name: _strings(node.body) for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
-def _under(body: list[ast.stmt]) -> dict[str, str]:
-    found = {}
+def _strings(body: list[ast.stmt]) -> dict[str, str]:
+    docstrings = {}
     for pair in itertools.pairwise(body):
         match pair:
             case [
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=text)),
             ]:
-                found[name] = inspect.cleandoc(str(text))
-    return found
+                docstrings[name] = inspect.cleandoc(str(text))
+    return docstrings

@@ -50,14 +50,14 @@ def read_below(
     parts = PurePosixPath(path).parts
     if not parts or ".." in parts or PurePosixPath(path).is_absolute():
         raise RefusedFileError("leads out of its source", path)
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         folder = os.open(root, _FOLDER)
-        opened.callback(os.close, folder)
+        stack.callback(os.close, folder)
         for part in parts[:-1]:
             folder = _open(part, _FOLDER | os.O_NOFOLLOW, folder, path)
-            opened.callback(os.close, folder)
+            stack.callback(os.close, folder)
         file = _open(parts[-1], _FILE, folder, path)
-        opened.callback(os.close, file)
+        stack.callback(os.close, file)
         return _content(file, path, limit, first)
 
 
@@ -86,9 +86,9 @@ def _content(file: int, path: object, limit: int, first: int | None) -> bytes:
         raise RefusedFileError("not a regular file", path)
     if status.st_size > limit:
         raise RefusedFileError(_too_large(status.st_size, limit), path)
-    wanted = limit + 1 if first is None else first
+    size = limit + 1 if first is None else first
     with os.fdopen(os.dup(file), "rb") as stream:
-        data = stream.read(wanted)
+        data = stream.read(size)
     if len(data) > limit:  # it has grown since
         raise RefusedFileError(_too_large(len(data), limit), path)
     return data

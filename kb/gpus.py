@@ -68,8 +68,8 @@ class Reached(BaseModel):
 
 def _rate(tflops: Mapping[Rate, float], dtype: str) -> float | None:
     name: str = _RATE_OF.get(dtype.removeprefix("torch."), dtype)
-    found = {str(key): value for key, value in tflops.items()}.get(name)
-    return None if found is None else found * 1e12
+    rate = {str(key): value for key, value in tflops.items()}.get(name)
+    return None if rate is None else rate * 1e12
 
 
 class GpuSpec(BaseModel):
@@ -165,12 +165,12 @@ def find_gpu(name: str) -> GpuSpec:
     InvalidInputError
         If no GPU goes by it: there is no silent fallback.
     """
-    named, family = _going_by(name)
-    found = named or family
-    if not found:
-        known = ", ".join(dict.fromkeys(spec.family for spec in all_specs().values()))
-        raise InvalidInputError(f"unknown GPU '{name}': use one of {known}")
-    return found[0]
+    exact, family = _lookup(name)
+    matches = exact or family
+    if not matches:
+        names = ", ".join(dict.fromkeys(spec.family for spec in all_specs().values()))
+        raise InvalidInputError(f"unknown GPU '{name}': use one of {names}")
+    return matches[0]
 
 
 def device_of(gpu: str | None) -> str | None:
@@ -241,29 +241,29 @@ def find_spec(name: str, extra: Iterable[GpuSpec] = ()) -> GpuSpec:
     InvalidInputError
         No card goes by it, or several do (`H100`): there is no silent fallback.
     """
-    named, family = _going_by(name, extra)
-    found = named[:1] or family
-    if len(found) == 1:
-        return found[0]
-    if found:
-        cards = ", ".join(spec.name for spec in found)
+    exact, family = _lookup(name, extra)
+    matches = exact[:1] or family
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        cards = ", ".join(spec.name for spec in matches)
         raise InvalidInputError(f"'{name}' matches several GPUs: choose one with --gpu: {cards}")
-    known = ", ".join(all_specs())
+    names = ", ".join(all_specs())
     raise InvalidInputError(
-        f"unknown GPU '{name}': use one of {known}, or describe it with --gpu-spec FILE, in the "
+        f"unknown GPU '{name}': use one of {names}, or describe it with --gpu-spec FILE, in the "
         f"format of {data_file()}"
     )
 
 
-def _going_by(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[list[GpuSpec], list[GpuSpec]]:
+def _lookup(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[list[GpuSpec], list[GpuSpec]]:
     """The cards that have this name, and those of the family that has it."""
-    wanted = gpu_spelling(name)
+    spelling = gpu_spelling(name)
     pool = [*extra, *all_specs().values()]
-    named = [spec for spec in pool if wanted in spec.spellings]
-    return named, [spec for spec in pool if gpu_spelling(spec.family) == wanted]
+    exact = [spec for spec in pool if spelling in spec.spellings]
+    return exact, [spec for spec in pool if gpu_spelling(spec.family) == spelling]
 
 
-def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | None]:
+def resolve_gpu(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | None]:
     """The card that goes by this name; of a family's name (`H100`) its first, and what that means.
 
     Raises
@@ -272,8 +272,8 @@ def find_card(name: str, extra: Iterable[GpuSpec] = ()) -> tuple[GpuSpec, str | 
         No card goes by it.
     """
     extra = tuple(extra)
-    named, family = _going_by(name, extra)
-    if named or len(family) < 2:
+    exact, family = _lookup(name, extra)
+    if exact or len(family) < 2:
         return find_spec(name, extra), None
     others = ", ".join(spec.name for spec in family[1:])
     first = family[0]

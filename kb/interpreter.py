@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 # Numbers that are kept as constants of kernels: far more than a kernel has.
-_MOST_NUMBERS = 4096
+_MAX_NUMBERS = 4096
 
 
 def make_faster(interpreter: Any) -> None:
@@ -44,10 +44,10 @@ def _numpy_dtype(interpreter: Any) -> Any:
     types, look_up = interpreter.tl.core, interpreter._get_np_dtype
     of_element = functools.cache(look_up)
 
-    def numpy_dtype(given: Any) -> Any:
-        element = given.element_ty if isinstance(given, types.block_type) else given
+    def numpy_dtype(type_: Any) -> Any:
+        element = type_.element_ty if isinstance(type_, types.block_type) else type_
         # A pointer type cannot be hashed.
-        return look_up(given) if isinstance(element, types.pointer_type) else of_element(element)
+        return look_up(type_) if isinstance(element, types.pointer_type) else of_element(element)
 
     return numpy_dtype
 
@@ -118,17 +118,17 @@ def _patch_once_a_launch(interpreter: Any) -> None:
 def _describe_shapes_once(types: Any) -> None:
     """Make a block's type, and what it and a tensor hold of a shape, once for each shape."""
     describe, block, tensor = types.block_type.__init__, types.block_type, types.tensor
-    known: dict[tuple[int, ...], tuple[Any, Any, str, Any, Any, dict[str, Any]]] = {}
+    descriptions: dict[tuple[int, ...], tuple[Any, Any, str, Any, Any, dict[str, Any]]] = {}
 
     def init_block(self: Any, element_ty: Any, shape: Any) -> None:
         sizes = tuple([size.value if type(size) is types.constexpr else size for size in shape])
-        if sizes not in known:
+        if sizes not in descriptions:
             describe(self, element_ty, shape)  # raises for what is no shape of a block
             of_tensor = types.tuple([types.constexpr(size) for size in sizes])
             numel = types.constexpr(math.prod(sizes))
-            known[sizes] = self.shape, self.numel, str(self.shape), of_tensor, numel, {}
+            descriptions[sizes] = self.shape, self.numel, str(self.shape), of_tensor, numel, {}
         self.element_ty = element_ty
-        self.shape, self.numel, text, *self.of_tensor, self.blocks = known[sizes]
+        self.shape, self.numel, text, *self.of_tensor, self.blocks = descriptions[sizes]
         self.name = f"<{text}, {element_ty}>"
 
     def with_element_ty(self: Any, scalar_ty: Any) -> Any:
@@ -179,10 +179,10 @@ def _resolve_types_once(interpreter: Any) -> None:
     tensor, block, pointer = types.tensor, types.block_type, types.pointer_type
     common = functools.cache(semantic.computation_type_impl)
     # By number: 1 and 1.0 are not the same, nor are the two zeros.
-    of_number = functools.lru_cache(_MOST_NUMBERS, typed=True)(semantic.to_tensor_type)
+    of_number = functools.lru_cache(_MAX_NUMBERS, typed=True)(semantic.to_tensor_type)
     resolve = type(semantic).binary_op_type_checking_impl
 
-    @functools.lru_cache(_MOST_NUMBERS, typed=True)
+    @functools.lru_cache(_MAX_NUMBERS, typed=True)
     def constant(value: Any, _sign: float, dtype: Any) -> Any:
         return semantic._cast_to_computation_type(value, dtype)
 
@@ -244,10 +244,10 @@ def _combine_blocks(interpreter: Any) -> None:
 
     def combined(self: Any, types: Any, first: list[Any], second: list[Any]) -> list[Any]:
         both = zip([*first, *second], [*types, *types], strict=True)
-        given = [self.to_tensor(*pair) for pair in both]
+        operands = [self.to_tensor(*pair) for pair in both]
         truth, tensor.__bool__ = tensor.__bool__, _of_one_value
         try:
-            result = self.combine_fn.fn(*given)
+            result = self.combine_fn.fn(*operands)
         finally:
             tensor.__bool__ = truth
         parts = result if isinstance(result, tuple | interpreter.tl.core.tuple) else (result,)

@@ -64,8 +64,8 @@ def find_nvcc() -> Path:
     NvccError
         If there is none.
     """
-    if found := find_tool("nvcc"):
-        return found
+    if nvcc := find_tool("nvcc"):
+        return nvcc
     raise NvccError(
         "nvcc was not found: run `pip install 'kernel-kb[cuda]'`, or install the CUDA toolkit "
         "and put nvcc on PATH or set CUDA_HOME"
@@ -74,8 +74,8 @@ def find_nvcc() -> Path:
 
 def find_tool(name: str, folder: str = "bin") -> Path | None:
     """The program on PATH, in this folder of the CUDA toolkit, or in a wheel that carries it."""
-    if found := shutil.which(name):
-        return Path(found)
+    if on_path := shutil.which(name):
+        return Path(on_path)
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     folders = [Path(home) / folder for home in homes if home]
     # NVIDIA's wheels put the toolkit below the namespace package `nvidia`.
@@ -93,7 +93,7 @@ def find_tool(name: str, folder: str = "bin") -> Path | None:
 
 @functools.cache
 def _version(nvcc: Path) -> str:
-    return _completed([nvcc, "--version"], f"{nvcc} --version failed").stdout
+    return _checked_run([nvcc, "--version"], f"{nvcc} --version failed").stdout
 
 
 def toolkit_version() -> str:
@@ -168,12 +168,12 @@ def _compile(source: Path, architecture: str, flags: Sequence[str], suffix: str)
     return result
 
 
-def _hash_source(source: Path, digest: "hashlib._Hash", seen: set[Path]) -> None:
+def _hash_source(source: Path, digest: "hashlib._Hash", visited: set[Path]) -> None:
     """Add a source and the files that it includes by a quoted path."""
     path = source.resolve()
-    if path in seen:
+    if path in visited:
         return
-    seen.add(path)
+    visited.add(path)
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -181,30 +181,30 @@ def _hash_source(source: Path, digest: "hashlib._Hash", seen: set[Path]) -> None
     digest.update(text + b"\0")
     for name in _LOCAL_INCLUDE.findall(text.decode("utf-8", errors="replace")):
         if (path.parent / name).is_file():
-            _hash_source(path.parent / name, digest, seen)
+            _hash_source(path.parent / name, digest, visited)
 
 
 def _run(command: Sequence[str | Path], source: Path) -> str:
     """Run nvcc; its messages, or NvccError with the first line that tells of an error."""
     try:
-        done = _completed(command, f"{source.name} does not compile", _COMPILE_TIMEOUT_S)
+        run = _checked_run(command, f"{source.name} does not compile", _COMPILE_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise NvccError(
             f"{source.name}: nvcc did not finish within {_COMPILE_TIMEOUT_S} s"
         ) from error
-    return done.stdout + done.stderr
+    return run.stdout + run.stderr
 
 
-def _completed(
-    command: Sequence[str | Path], failed: str, timeout: float | None = None
+def _checked_run(
+    command: Sequence[str | Path], problem: str, timeout: float | None = None
 ) -> subprocess.CompletedProcess[str]:
     """A finished command; one that fails is an `NvccError` with its first line of error."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
-    if done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
+    if run.returncode != 0:
+        lines = [line.strip() for line in run.stderr.splitlines() if line.strip()]
         errors = [line for line in lines if _ERROR_LINE.search(line)]
-        raise NvccError(f"{failed}: {next(iter(errors or lines), '')}")
-    return done
+        raise NvccError(f"{problem}: {next(iter(errors or lines), '')}")
+    return run
 
 
 def device_architecture(device: int | None = None) -> str:
@@ -264,7 +264,7 @@ def disassemble(cubin: Path) -> str:
             "neither cuobjdump nor nvdisasm was found: install the CUDA toolkit's binary "
             "utilities, or triton, which carries them"
         )
-    return _completed(command, f"{tool.name} failed on {cubin.name}").stdout
+    return _checked_run(command, f"{tool.name} failed on {cubin.name}").stdout
 
 
 def resource_listing(cubin: Path) -> str:
@@ -284,7 +284,7 @@ def resource_listing(cubin: Path) -> str:
             "which carries it"
         )
     failed = f"{tool.name} failed on {cubin.name}"
-    return _completed([tool, "--dump-resource-usage", cubin], failed).stdout
+    return _checked_run([tool, "--dump-resource-usage", cubin], failed).stdout
 
 
 def resource_usage(cubin: Path) -> tuple[ResourceUsage, ...]:
@@ -296,8 +296,8 @@ def resource_usage(cubin: Path) -> tuple[ResourceUsage, ...]:
 
 def _usage(function: str, report: str) -> ResourceUsage:
     def figure(pattern: re.Pattern[str], group: int = 1) -> int:
-        found = pattern.search(report)
-        return int(found[group]) if found else 0
+        match = pattern.search(report)
+        return int(match[group]) if match else 0
 
     return ResourceUsage(
         function=function,

@@ -25,15 +25,15 @@ MAX_PATTERN_CHARS = 2_000
 _MAX_PROGRAM = 4_000
 # Bytes that the automaton of one expression may take. RE2's own limit is eight times as much, which
 # hostile text would fill for every expression of a corpus.
-_MOST_MEMORY = 1 << 20
+_MAX_MEMORY = 1 << 20
 # Searches of one text by one pattern: so many in a piece of code, fewer in a long text, so that
 # together they read about `_MAX_READ` bytes whatever the text holds.
-_MOST_SEARCHES = 64
-_FEWEST_SEARCHES = 4
+_MAX_SEARCHES = 64
+_MIN_SEARCHES = 4
 # A repeated word occurs in the text more than once.
-_FEWEST_TIMES = 2
+_MIN_REPEATS = 2
 # Places at which a repeated word may be given; words repeat, so they are more.
-_MOST_PLACES = 256
+_MAX_PLACES = 256
 _MAX_READ = 400_000
 
 _GROUP = re.compile(r"\(\?P<(\w+)>")
@@ -59,7 +59,7 @@ class LinearPattern:
             raise InvalidInputError(f"has {len(source)} characters: at most {MAX_PATTERN_CHARS}")
         self.source = source
         self._repeated = _repeated_group(source)
-        body = source if self._repeated is None else _put(source, self._repeated, r"\w+")
+        body = source if self._repeated is None else _substitute(source, self._repeated, r"\w+")
         self._body = _compile(body)
         self._vetoes = [n for name, n in self._body.groupindex.items() if _is_veto(name)]
         self.body = body
@@ -76,33 +76,33 @@ class LinearPattern:
             return False
         if not self._vetoes and self._words is None:
             return True
-        tries = max(_FEWEST_SEARCHES, min(_MOST_SEARCHES, _MAX_READ // (len(text) + 1)))
-        left = iter(range(tries))  # shared by all words, so that together they keep to it
+        tries = max(_MIN_SEARCHES, min(_MAX_SEARCHES, _MAX_READ // (len(text) + 1)))
+        budget = iter(range(tries))  # shared by all words, so that together they keep to it
         if self._words is None:
-            return self._stands(self._body, text, left)
+            return self._has_match(self._body, text, budget)
         name = str(self._repeated)
-        places = islice(self._words.finditer(text), _MOST_PLACES)
+        places = islice(self._words.finditer(text), _MAX_PLACES)
         for word in dict.fromkeys(place[self._word] or b"" for place in places):
-            if not 0 < len(word) <= LONGEST_WORD or text.count(word) < _FEWEST_TIMES:
+            if not 0 < len(word) <= LONGEST_WORD or text.count(word) < _MIN_REPEATS:
                 continue
-            if next(left, None) is None:
+            if next(budget, None) is None:
                 return False
-            if self._stands(_with_word(self.source, name, word.decode("ascii")), text, left):
+            if self._has_match(_with_word(self.source, name, word.decode("ascii")), text, budget):
                 return True
         return False
 
     def groups(self, text: str, most: int) -> Iterator[tuple[str | None, ...]]:
         """The groups of the first matches, `most` at most; each is a search of the whole text."""
         for match in islice(self._body.finditer(encoded(text)), most):
-            found = (group and group.decode("utf-8", "replace") for group in match.groups())
-            yield tuple(found)
+            decoded = (group and group.decode("utf-8", "replace") for group in match.groups())
+            yield tuple(decoded)
 
-    def _stands(self, pattern: Any, text: bytes, left: Iterator[int]) -> bool:
+    def _has_match(self, pattern: Any, text: bytes, budget: Iterator[int]) -> bool:
         """Whether there is a match in which no veto took part."""
         for match in pattern.finditer(text):
             if all(match.start(veto) < 0 for veto in self._vetoes):
                 return True
-            if next(left, None) is None:
+            if next(budget, None) is None:
                 return False
         return False
 
@@ -114,12 +114,12 @@ class AnyOf:
         """Compile the expressions; raises as `LinearPattern` does."""
         self.source = "|".join(f"(?:{source})" for source in sources)
         plain = [f"(?:{source})" for source in sources if not _GROUP.search(source)]
-        self._together = _compile("|".join(plain), groups=False) if plain else None
+        self._combined = _compile("|".join(plain), groups=False) if plain else None
         self._others = [LinearPattern(source) for source in sources if _GROUP.search(source)]
 
     def search(self, text: bytes) -> bool:
         """Whether any of them matches anywhere in the text."""
-        if self._together is not None and self._together.search(text) is not None:
+        if self._combined is not None and self._combined.search(text) is not None:
             return True
         return any(pattern.search(text) for pattern in self._others)
 
@@ -139,7 +139,7 @@ class Screen:
         if sources:
             self._filter.Compile()
 
-    def passed(self, text: bytes) -> list[int]:
+    def candidates(self, text: bytes) -> list[int]:
         """Places of the expressions that may match a text, ascending."""
         return [] if self._is_empty else self._filter.Match(text, potential=True) or []
 
@@ -174,7 +174,7 @@ def _options(source: str, *, groups: bool) -> Any:
     options = re2.Options()
     options.log_errors = False  # else RE2 writes to stderr
     options.never_capture = not groups
-    options.max_mem = _MOST_MEMORY
+    options.max_mem = _MAX_MEMORY
     if source.isascii():
         # bytes as they are: smaller programs than for UTF-8, and the same matches
         options.encoding = re2.Options.Encoding.LATIN1
@@ -192,8 +192,8 @@ def _compile(source: str, *, groups: bool = True) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    said = error.args[0] if error.args else str(error)
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
+    detail = error.args[0] if error.args else str(error)
+    text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(error)
     if "perl operator" in text or "escape sequence: \\" in text:
         text += "; patterns are RE2's, without look-around and numbered back references"
     return text
@@ -213,13 +213,13 @@ def _repeated_group(source: str) -> str | None:
 
 @lru_cache(maxsize=128)  # an automaton each
 def _with_word(source: str, name: str, word: str) -> Any:
-    return _compile(_put(source, name, rf"\b{word}\b"))
+    return _compile(_substitute(source, name, rf"\b{word}\b"))
 
 
-def _put(source: str, name: str, said: str) -> str:
+def _substitute(source: str, name: str, replacement: str) -> str:
     """The expression with the group and all that repeats it replaced."""
-    return source.replace(f"(?P<{name}>{_WORD_GROUP}", f"(?:{said})").replace(
-        f"(?P={name})", f"(?:{said})"
+    return source.replace(f"(?P<{name}>{_WORD_GROUP}", f"(?:{replacement})").replace(
+        f"(?P={name})", f"(?:{replacement})"
     )
 
 

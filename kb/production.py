@@ -19,7 +19,7 @@ _ROLE_RANK = {"kernel": 0, "device": 1, "host": 2, "type": 3, "other": 4}
 # Of one source at most, so that the largest does not fill the list.
 _PER_SOURCE = 2
 
-_found: WeakKeyDictionary[Generation, dict[str, NDArray[np.intp]]] = WeakKeyDictionary()
+_tagged_rows: WeakKeyDictionary[Generation, dict[str, NDArray[np.intp]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,16 @@ class Traits:
         )
 
 
-def rows_showing(generation: Generation, slug: str) -> NDArray[np.intp]:
+def technique_rows(generation: Generation, slug: str) -> NDArray[np.intp]:
     """Rows of the ingested code that is tagged with a technique."""
-    if generation not in _found:
+    if generation not in _tagged_rows:
         column = generation.columns["techniques"]
         code = np.flatnonzero(generation.columns["kinds"].mask(lambda values: values == ("code",)))
         codes = column.codes[code]
-        _found[generation] = {
-            each: code[np.isin(codes, numbers)] for each, numbers in column.having.items()
+        _tagged_rows[generation] = {
+            key: code[np.isin(codes, numbers)] for key, numbers in column.codes_by_value.items()
         }
-    return _found[generation].get(slug, np.zeros(0, np.intp))
+    return _tagged_rows[generation].get(slug, np.zeros(0, np.intp))
 
 
 def best_rows(
@@ -61,7 +61,7 @@ def best_rows(
     First what has more of the traits asked for; then kernels before device code before host code,
     what is named by the technique, and the better source.
     """
-    asked = traits or Traits()
+    wishes = traits or Traits()
     columns = generation.columns
     quality = {name: source.quality for name, source in generation.sources.items()}
     words = frozenset(tokenize(slug.replace("-", " ")))
@@ -69,26 +69,26 @@ def best_rows(
     def rank(row: int) -> tuple[float, ...]:
         role = next(iter(columns["roles"].of(row)), "")
         symbol = " ".join(columns["symbols"].of(row))
-        named = words <= frozenset(tokenize(symbol))
+        has_name = words <= frozenset(tokenize(symbol))
         language, ops = columns["languages"].of(row)[0], columns["ops"].of(row)
-        fit = asked.fit(language, ops, columns["dtypes"].of(row))
-        shown = len(columns["techniques"].of(row))
+        fit = wishes.fit(language, ops, columns["dtypes"].of(row))
+        technique_count = len(columns["techniques"].of(row))
         source = quality[columns["sources"].of(row)[0]]
-        return (-fit, _ROLE_RANK.get(role, 5), not named, -source, shown, row)
+        return (-fit, _ROLE_RANK.get(role, 5), not has_name, -source, technique_count, row)
 
     def runs(row: int) -> bool:
         needs = columns["architectures"].of(row)
-        return asked.device is None or any_runs_on(needs, asked.device)
+        return wishes.device is None or any_runs_on(needs, wishes.device)
 
-    ordered = sorted(filter(runs, rows_showing(generation, slug).tolist()), key=rank)
+    ordered = sorted(filter(runs, technique_rows(generation, slug).tolist()), key=rank)
     chosen: list[int] = []
-    taken: dict[tuple[str, ...], int] = {}
+    per_source: dict[tuple[str, ...], int] = {}
     folds: set[tuple[str, ...]] = set()
     for row in ordered:
         source, fold = columns["sources"].of(row), columns["folds"].of(row)
-        if taken.get(source, 0) == _PER_SOURCE or (fold and fold in folds):
+        if per_source.get(source, 0) == _PER_SOURCE or (fold and fold in folds):
             continue
-        taken[source] = taken.get(source, 0) + 1
+        per_source[source] = per_source.get(source, 0) + 1
         folds.add(fold)
         chosen.append(row)
         if len(chosen) == limit:
@@ -105,10 +105,10 @@ def production_view(generation: Generation, slug: str, limit: int) -> dict[str, 
         `count`, and `best`: `id`, `title`, `role`, `language`, `path`, `start_line`, `end_line` and
         `source` (`name`, `version`, `licence`, `url`) of at most `limit` chunks.
     """
-    shown = ("id", "title", "role", "language", "path", "start_line", "end_line")
+    fields = ("id", "title", "role", "language", "path", "start_line", "end_line")
     best = [
-        {name: getattr(chunk, name) for name in shown}
+        {name: getattr(chunk, name) for name in fields}
         | {"source": generation.sources[chunk.source].citation()}
         for chunk in generation.store.rows(best_rows(generation, slug, limit))
     ]
-    return {"count": len(rows_showing(generation, slug)), "best": best}
+    return {"count": len(technique_rows(generation, slug)), "best": best}

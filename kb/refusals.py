@@ -6,9 +6,9 @@ from typing import Any
 from pydantic import ValidationError
 
 # Characters of a refused value that are repeated.
-_SHOWN = 40
+_MAX_QUOTED = 40
 # Kind of error → what is said; `{given}` is the value, the rest are the limits that it broke.
-_WORDS = {
+_MESSAGES = {
     "missing": "is missing",
     "extra_forbidden": "there is no such field",
     "greater_than_equal": "{given} is less than {ge}",
@@ -27,7 +27,7 @@ _WORDS = {
 
 def first_problem(error: ValidationError) -> str:
     """The problem in pydantic's words."""
-    return _placed(*_place_and_message(_first(error)))
+    return _with_place(*_place_and_message(_first(error)))
 
 
 def key_problem(error: ValidationError) -> str:
@@ -36,7 +36,7 @@ def key_problem(error: ValidationError) -> str:
     where, message = _place_and_message(first)
     words = {"extra_forbidden": f"unknown key '{where}'", "missing": f"missing key '{where}'"}
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return words.get(first["type"], _placed(where, message)) + more
+    return words.get(first["type"], _with_place(where, message)) + more
 
 
 def refusal(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
@@ -46,12 +46,12 @@ def refusal(error: ValidationError, names: Mapping[str, str] | None = None) -> s
     """
     first: Any = error.errors(include_url=False)[0]
     where, message = _place_and_message(first, names)
-    if (words := _WORDS.get(first["type"])) is not None:
-        given, shown = first["input"], repr(first["input"])
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-        size = len(given) if isinstance(given, str) else 0
-        message = words.format(given=shown, size=size, **first.get("ctx", {}))
-    return _placed(where, message)
+    if (words := _MESSAGES.get(first["type"])) is not None:
+        value, text = first["input"], repr(first["input"])
+        text = text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
+        size = len(value) if isinstance(value, str) else 0
+        message = words.format(given=text, size=size, **first.get("ctx", {}))
+    return _with_place(where, message)
 
 
 def _first(error: ValidationError) -> Any:
@@ -65,5 +65,5 @@ def _place_and_message(first: Any, names: Mapping[str, str] | None = None) -> tu
     return where, first["msg"].removeprefix("Value error, ")
 
 
-def _placed(where: str, message: str) -> str:
+def _with_place(where: str, message: str) -> str:
     return f"{where}: {message}" if where else message

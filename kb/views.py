@@ -81,12 +81,12 @@ def sources_view(generation: Generation, *, located: bool = False) -> list[dict[
 def evidence_view(generation: Generation, slug: str) -> list[dict[str, str]]:
     """The notes of runs that name a technique, by title; at most `EVIDENCE_SHOWN`."""
     kinds, techniques = generation.columns["kinds"], generation.columns["techniques"]
-    named = kinds.mask(lambda values: values == ("note",)) & techniques.mask(
+    mask = kinds.mask(lambda values: values == ("note",)) & techniques.mask(
         lambda values: slug in values
     )
-    rows = [int(row) for row in named.nonzero()[0][:EVIDENCE_SHOWN]]
+    rows = [int(row) for row in mask.nonzero()[0][:EVIDENCE_SHOWN]]
     chunks = sorted(generation.store.rows(rows), key=lambda chunk: (chunk.title, chunk.id))
-    return [{"id": each.id, "title": each.title, "source": each.source} for each in chunks]
+    return [{"id": note.id, "title": note.title, "source": note.source} for note in chunks]
 
 
 def technique_records(generation: Generation, slug: str) -> list[Verified]:

@@ -8,7 +8,7 @@ from agent.diagnose.inputs import Measured
 from agent.diagnose.techniques import shelf_of
 from kb.context.models import ContextRequest
 from kb.index.reader import Generation
-from kb.problems.facts import card_of
+from kb.problems.facts import gpu_spec
 
 
 def answers(
@@ -24,7 +24,7 @@ def answers(
     InvalidInputError
         No card goes by the name.
     """
-    facts = gather(Measured(profile), card_of(request.gpu), source=request.kernel)
+    facts = gather(Measured(profile), gpu_spec(request.gpu), source=request.kernel)
     found = diagnose(facts, shelf_of(generation), language=request.language)
     columns = [
         [(advice.slug, finding.cause) for advice in finding.techniques]

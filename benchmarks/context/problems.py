@@ -155,8 +155,8 @@ def job_of(
     return replace(
         job,
         options=dict(chosen.options),
-        turned=assumed.turned,
-        given=assumed.given,
+        turned=assumed.transposed,
+        given=assumed.present,
         last=assumed.last,
         dtype=dtype,
     )

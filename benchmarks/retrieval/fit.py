@@ -22,11 +22,11 @@ from benchmarks.retrieval.judgements import technique_cases
 from benchmarks.retrieval.metrics import rank_metrics
 from kb.embedders import Embedder, load_embedder
 from kb.index.reader import Generation
-from kb.search.asked import asked_terms
 from kb.search.classifier import Classifier
 from kb.search.entries import Entries
 from kb.search.names import NamedRows
 from kb.search.query import QueryReader
+from kb.search.query_terms import query_terms
 from kb.search.ranking import Ranker
 from kb.search.weighing import FEATURES, Weighing
 from kb.search.weights import Weights
@@ -58,17 +58,17 @@ def features_of(
     classifier = Classifier(embedder.name, entries.places)
     rows, grades = [], []
     for case in cases:
-        said = reader.read(case.query)
-        vector = embedder.embed_query(said.text)
+        intent = reader.read(case.query)
+        vector = embedder.embed_query(intent.text)
         near = generation.vectors.rows[entries.rows] @ vector
-        tokens = asked_terms(said, generation.lexical)
+        tokens = query_terms(intent, generation.lexical)
         scores = entries.score(tokens, generation.lexical, near, None)
-        ranker = Ranker(said, generation, names)
-        speaks = ranker.said(entries.places)
-        passed = entries.passed_on(scores.fused + speaks.named + speaks.gates)
-        plain = scores.fused + passed + ranker.totals(scores.shown)
-        learned = classifier.likelihoods(vector, said.text)
-        rows.append(weighing.features(scores, said, speaks, plain, learned).T)
+        ranker = Ranker(intent, generation, names)
+        speaks = ranker.signals(entries.places)
+        passed = entries.neighbour_gains(scores.fused + speaks.named + speaks.gates)
+        plain = scores.fused + passed + ranker.totals(scores.best_rows)
+        likelihoods = classifier.likelihoods(vector, intent.text)
+        rows.append(weighing.features(scores, intent, speaks, plain, likelihoods).T)
         graded = {answer.name: answer.grade for answer in case.answers}
         grades.append([graded.get(name, 0) for name in entries.names])
     return np.array(rows), np.array(grades, dtype=np.float64), entries.names

@@ -23,11 +23,11 @@ from benchmarks.retrieval.indexes import Corpus, build_index, opened
 from benchmarks.retrieval.metrics import named_answers, rank_metrics
 from kb.embedders import Embedder, load_embedder
 from kb.index.vectors import top
-from kb.search.asked import asked_terms
 from kb.search.engine import CANDIDATES, WORDS
 from kb.search.functions import FEATURES, Candidates, FunctionWeighing
 from kb.search.names import NamedRows
 from kb.search.query import QueryReader
+from kb.search.query_terms import query_terms
 from kb.search.ranking import Ranker
 from kb.search.weights import Weights
 
@@ -68,17 +68,17 @@ def queries_of(cases: Sequence[Case], corpus: Corpus, embedder: Embedder) -> lis
     code = corpus.of_kinds(frozenset({"code"}))
     found = []
     for case in cases:
-        said = reader.read(case.query)
-        tokens = asked_terms(said, generation.lexical)
+        intent = reader.read(case.query)
+        tokens = query_terms(intent, generation.lexical)
         words = generation.lexical.scores(tokens)
-        near = generation.vectors.similarities(embedder.embed_query(said.text))
+        near = generation.vectors.similarities(embedder.embed_query(intent.text))
         orders = (top(words, CANDIDATES, code & (words > 0)), top(near, CANDIDATES, code))
-        defined = names.definitions(said.symbols)
+        defined = names.definitions(intent.symbols)
         rows = np.unique(np.concatenate((*orders, defined[code[defined]])))
         relative = words[rows] / (float(words[code].max(initial=0.0)) or 1.0)
         cosines = np.maximum(near[rows], 0.0)
         fused = WORDS * relative + (1 - WORDS) * cosines
-        scores = fused + Ranker(said, generation, names).totals(rows)
+        scores = fused + Ranker(intent, generation, names).totals(rows)
         features = weighing.features(tokens, Candidates(rows, relative, cosines, fused))
         units = [corpus.units[row] for row in rows.tolist()]
         wanted = frozenset().union(*(answer.units for answer in case.answers))

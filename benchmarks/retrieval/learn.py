@@ -25,7 +25,7 @@ from benchmarks.retrieval.judgements import judged_texts, technique_cases
 from benchmarks.retrieval.learn_wording import train_wording
 from benchmarks.retrieval.teaching import Question, copies, situations, teaching_questions, unlike
 from kb.embedders import Embedder, load_embedder
-from kb.search.classifier import FILE, Classifier, Learned, Network, together
+from kb.search.classifier import FILE, Classifier, Network, TrainedModels, combine
 from kb.search.weighing import FEATURES, LEARNED
 
 _TARGET = DATA / FILE
@@ -88,7 +88,7 @@ def targets(questions: Sequence[Question], techniques: Sequence[str]) -> NDArray
     return shares
 
 
-def train(taught: Teaching, techniques: Sequence[str], embedder: str) -> Learned:
+def train(taught: Teaching, techniques: Sequence[str], embedder: str) -> TrainedModels:
     """Both models. One thread and one seed: the same machine gives the same.
 
     Three networks from other seeds side by side were no better: 0.888 as each of them, 0.887 to
@@ -105,7 +105,7 @@ def train(taught: Teaching, techniques: Sequence[str], embedder: str) -> Learned
     hidden, *others = _trained(*tensors)
     network = Network(embedder, tuple(techniques), hidden * np.float32(_SCALE), *others)
     wording = train_wording([question.text for question in taught.questions], wanted, weights)
-    return Learned(network, wording)
+    return TrainedModels(network, wording)
 
 
 def _trained(
@@ -136,7 +136,7 @@ def _trained(
     return [each.detach().numpy() for each in found]
 
 
-def write(learned: Learned) -> None:
+def write(learned: TrainedModels) -> None:
     """Record what was learned, most of it in half precision. The same gives the same bytes."""
     network, wording = learned
     arrays = {
@@ -160,7 +160,7 @@ class Judge:
         self._vectors = embedder.embed_documents([case.query for case in self.cases])
         self._embedder = embedder.name
 
-    def scores(self, learned: Learned | None) -> list[float]:
+    def scores(self, learned: TrainedModels | None) -> list[float]:
         """nDCG@10 of each query, with or without a classifier; weights are cross-validated."""
         features = self._features.copy()
         places = {name: place for place, name in enumerate(self._names)}
@@ -181,11 +181,11 @@ class Judge:
         return [entry_score(case, row, self._names) for case, row in pairs]
 
 
-def _held_out(learned: Learned, taught: Teaching) -> str:
+def _held_out(learned: TrainedModels, taught: Teaching) -> str:
     """How well questions of the teaching set are answered, as text."""
     wanted = targets(taught.questions, learned.network.techniques)
     by_words = np.array([learned.wording.log_probabilities(q.text) for q in taught.questions])
-    logs = together(learned.network.log_probabilities(taught.vectors), by_words)
+    logs = combine(learned.network.log_probabilities(taught.vectors), by_words)
     answered = wanted[:, -1] == 0
     best = wanted[np.arange(len(wanted)), logs[:, :-1].argmax(axis=1)] == wanted.max(axis=1)
     refused = logs[:, -1] > np.log(0.5)

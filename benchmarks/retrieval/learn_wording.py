@@ -13,7 +13,7 @@ from scipy.optimize import minimize  # type: ignore[import-untyped]
 from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
 from scipy.special import log_softmax  # type: ignore[import-untyped]
 
-from kb.search.wording import KINDS, Wording, hashed, weighed
+from kb.search.wording import KINDS, Wording, hash_features, weigh
 
 # Rows of hashes for each kind of features. Chosen, as all of these, on held-out situations of the
 # teaching set.
@@ -39,7 +39,7 @@ def train_wording(
     weights
         How much each question counts, (n,).
     """
-    counts = [hashed(text, _ROWS) for text in texts]
+    counts = [hash_features(text, _ROWS) for text in texts]
     rarity = np.stack([_rarity([count[kind] for count in counts]) for kind in range(KINDS)])
     features = _matrix(counts, rarity)
     # Rows that no question has keep no weights, and take no part.
@@ -68,7 +68,7 @@ def _matrix(
     """(n, KINDS * rows): what each question has."""
     columns, values, ends = [], [], [0]
     for of_kinds in counts:
-        parts = [weighed(each, rarity[kind]) for kind, each in enumerate(of_kinds)]
+        parts = [weigh(each, rarity[kind]) for kind, each in enumerate(of_kinds)]
         columns += [rows + kind * _ROWS for kind, (rows, _) in enumerate(parts)]
         values += [worth for _, worth in parts]
         ends.append(ends[-1] + sum(len(rows) for rows, _ in parts))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from judge.profile.result import KernelProfile, LaunchProfile
-from kb.profiles.launches import DURATION, Launch, by_kernel, means
+from kb.profiles.launches import DURATION, Launch, by_kernel, mean_metrics
 from kb.vocabulary import all_metrics
 
 
@@ -35,7 +35,7 @@ def profile_kernels(launches: Sequence[Launch]) -> tuple[KernelProfile, ...]:
 
 def _kernel(name: str, group: Sequence[Launch], time_ns: float, share: float) -> KernelProfile:
     requested = [metric.name for metric in all_metrics()]
-    averages = means(group)
+    averages = mean_metrics(group)
     values = {metric: averages[metric] for metric in requested if metric in averages}
     return KernelProfile(
         name=name,

@@ -24,7 +24,7 @@ _ARITHMETIC: Final[dict[type, Callable[[int, int], int]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Assumed:
+class Assumptions:
     """What holds for every call of a kernel in the problem at hand."""
 
     gpu: bool = False
@@ -33,7 +33,7 @@ class Assumed:
     """Bytes of one element of every operand; None where that is not known."""
     sized: bool = False
     """No dimension is 0."""
-    turned: tuple[bool, ...] = ()
+    transposed: tuple[bool, ...] = ()
     """For each operand whether it is the transpose of a contiguous matrix (else it is contiguous).
 
     Rows are whole units of 16 bytes, also those of the result. Empty where layouts are not known.
@@ -42,13 +42,13 @@ class Assumed:
     """Every operand is contiguous."""
     last: bool | None = None
     """Whether the dimension that is worked along is the last one; None where that is not known."""
-    given: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
     """Optional arguments that are there."""
 
     def __str__(self) -> str:
         parts = [f"{self.itemsize}-byte elements"] if self.itemsize is not None else []
-        layouts = ["contiguous" if not each else "the transpose of a contiguous matrix"
-                   for each in self.turned]  # fmt: skip
+        layouts = ["contiguous" if not transposed else "the transpose of a contiguous matrix"
+                   for transposed in self.transposed]  # fmt: skip
         if layouts:
             operands = zip(("first", "second"), layouts, strict=False)
             parts += [f"{place} operand {layout}" for place, layout in operands]
@@ -60,18 +60,18 @@ class Assumed:
         return ", ".join(parts)
 
 
-NOTHING: Final = Assumed()
+NOTHING: Final = Assumptions()
 
 
 def assume(
-    function: ast.FunctionDef, assumed: Assumed, operands: list[str], *, pairs: bool
+    function: ast.FunctionDef, assumed: Assumptions, operands: list[str], *, pairs: bool
 ) -> Bindings:
     """Rewrite what `assumed` fixes in a host function, in place.
 
     Parameters
     ----------
     operands
-        The entry's parameters in order: those that `assumed.turned` describes come first.
+        The entry's parameters in order: those that `assumed.transposed` describes come first.
     pairs
         Whether the file's `_for_tma` returns the tensor and whether it was turned, else the tensor.
 
@@ -86,10 +86,10 @@ def assume(
     return bindings
 
 
-def require(function: ast.FunctionDef, given: tuple[str, ...]) -> None:
+def require(function: ast.FunctionDef, names: tuple[str, ...]) -> None:
     """Remove the defaults of the first optional parameters that are always given."""
     arguments = function.args
-    while arguments.defaults and arguments.args[-len(arguments.defaults)].arg in given:
+    while arguments.defaults and arguments.args[-len(arguments.defaults)].arg in names:
         del arguments.defaults[0]
 
 
@@ -104,7 +104,7 @@ def drop_precision(function: ast.FunctionDef) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Rewriter(ast.NodeTransformer):
-    _assumed: Assumed
+    _assumed: Assumptions
     _operands: list[str]
     _sizes: set[str]
     _pairs: bool
@@ -134,13 +134,13 @@ class _Rewriter(ast.NodeTransformer):
     def _addressable(self, call: ast.Call, operand: ast.expr) -> ast.expr:
         """What the function gives for an operand whose layout is known."""
         name = operand.id if isinstance(operand, ast.Name) else ""
-        turned = dict(zip(self._operands, self._assumed.turned, strict=False)).get(name)
-        if turned is None or (turned and not self._pairs):
+        transposed = dict(zip(self._operands, self._assumed.transposed, strict=False)).get(name)
+        if transposed is None or (transposed and not self._pairs):
             return call
         if not self._pairs:
             return operand
-        value = ast.Attribute(operand, "T", ast.Load()) if turned else operand
-        pair = ast.Tuple([value, ast.Constant(turned)], ast.Load())
+        value = ast.Attribute(operand, "T", ast.Load()) if transposed else operand
+        pair = ast.Tuple([value, ast.Constant(transposed)], ast.Load())
         return ast.copy_location(pair, call)
 
     def visit_Try(self, node: ast.Try) -> Any:
@@ -153,8 +153,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
-        if self._assumed.last is not None and (told := _IS_LAST.get(ast.unparse(node))) is not None:
-            return _constant(node, value=told is self._assumed.last)
+        if self._assumed.last is not None and (last := _IS_LAST.get(ast.unparse(node))) is not None:
+            return _constant(node, value=last is self._assumed.last)
         if len(node.ops) != 1:
             return node
         left, operator, right = node.left, node.ops[0], node.comparators[0]
@@ -169,12 +169,12 @@ class _Rewriter(ast.NodeTransformer):
         value = right.value if isinstance(right, ast.Constant) else ...
         if value == "cuda" and isinstance(left, ast.Attribute) and left.attr == "type":
             return True if self._assumed.gpu else None
-        if value is None and isinstance(left, ast.Name) and left.id in self._assumed.given:
+        if value is None and isinstance(left, ast.Name) and left.id in self._assumed.present:
             return False
         if value is not False and value == 0 and self._assumed.sized:
             if _is_size(left, self._sizes):
                 return False
-            if self._assumed.turned and _is_row_rest(left, self._sizes):
+            if self._assumed.transposed and _is_row_rest(left, self._sizes):
                 return True
         return None
 
@@ -206,12 +206,12 @@ def _is_row_rest(node: ast.expr, sizes: set[str]) -> bool:
 
 def _sizes(function: ast.FunctionDef) -> set[str]:
     """Names that a function takes out of shapes."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                found |= _lengths(target, node.value)
-    return found
+                names |= _lengths(target, node.value)
+    return names
 
 
 def _lengths(target: ast.expr, value: ast.expr) -> set[str]:
@@ -235,43 +235,43 @@ def _counts(function: ast.FunctionDef) -> Counter[str]:
 
 def _split(body: list[ast.stmt], bindings: Bindings, counts: Counter[str]) -> list[ast.stmt]:
     """Take assignments of tuples apart; constants of names given once go to the bindings."""
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for statement in body:
         pairs = _pairs(statement)
         if pairs is None:
-            found.append(statement)
+            statements.append(statement)
             continue
         for target, value in pairs:
             once = isinstance(target, ast.Name) and counts[target.id] == 1
             if once and isinstance(value, ast.Constant) and isinstance(value.value, bool):
                 bindings[target.id] = value  # type: ignore[attr-defined]
             elif ast.unparse(target) != ast.unparse(value):
-                found.append(ast.copy_location(ast.Assign([target], value), statement))
-    return found
+                statements.append(ast.copy_location(ast.Assign([target], value), statement))
+    return statements
 
 
 def _pairs(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]] | None:
     """Targets and values of an assignment one by one; None where that is another thing."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
-    pairs = _matched(statement.targets[0], statement.value)
+    pairs = _match_targets(statement.targets[0], statement.value)
     if len(pairs) == 1 and not isinstance(pairs[0][1], ast.Constant):
         return None
     settled = (isinstance(v, ast.Constant) or ast.unparse(t) == ast.unparse(v) for t, v in pairs)
     if not any(settled):
         return None
-    written: set[str] = set()
+    assigned: set[str] = set()
     for target, value in pairs:
-        read = {child.id for child in ast.walk(value) if isinstance(child, ast.Name)}
-        if read & written:
+        names_read = {child.id for child in ast.walk(value) if isinstance(child, ast.Name)}
+        if names_read & assigned:
             return None  # a swap
-        written |= {child.id for child in ast.walk(target) if isinstance(child, ast.Name)}
+        assigned |= {child.id for child in ast.walk(target) if isinstance(child, ast.Name)}
     return pairs
 
 
-def _matched(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+def _match_targets(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
     same = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
     if not same or len(target.elts) != len(value.elts):  # type: ignore[attr-defined]
         return [(target, value)]
     inner = zip(target.elts, value.elts, strict=True)  # type: ignore[attr-defined]
-    return [pair for one, other in inner for pair in _matched(one, other)]
+    return [pair for one, other in inner for pair in _match_targets(one, other)]

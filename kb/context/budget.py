@@ -22,7 +22,7 @@ _LETTERS, _CAPITALS = 9, 4
 _MARGIN = 1.12
 # Texts recur: sections and code of entries are measured for every context that may show them. Of
 # some 5 kB each they take about 10 MB.
-_REMEMBERED = 2048
+_CACHED_TEXTS = 2048
 
 
 def modern_tokens(text: str) -> int:
@@ -39,7 +39,7 @@ def modern_tokens(text: str) -> int:
     return math.ceil(_MARGIN * count)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED_TEXTS)
 def budget_tokens(text: str) -> int:
     """Return the larger of the published count and the bound for current models."""
     return max(count_tokens(text), modern_tokens(text))

@@ -19,8 +19,8 @@ def names_of(statement: ast.stmt) -> list[str]:
         case ast.Import(names=names) | ast.ImportFrom(names=names):
             return [bound_name(alias) for alias in names]
         case ast.Assign(targets=targets):
-            found = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
-            return [] if found == ["TUNABLES"] else found
+            ids = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            return [] if ids == ["TUNABLES"] else ids
         case ast.AnnAssign(target=ast.Name(id=name)):
             return [name]
     return []
@@ -35,13 +35,13 @@ def declared_tunables(module: ast.Module) -> dict[str, list[Any]]:
                 | ast.AnnAssign(target=ast.Name(id="TUNABLES"), value=ast.expr() as value)
             ):
                 try:
-                    found = ast.literal_eval(value)
+                    tunables = ast.literal_eval(value)
                 except (ValueError, TypeError, SyntaxError):
                     return {}
-                if isinstance(found, dict):
+                if isinstance(tunables, dict):
                     return {
                         str(name): list(values)
-                        for name, values in found.items()
+                        for name, values in tunables.items()
                         if isinstance(values, list | tuple)
                     }
     return {}
@@ -59,18 +59,18 @@ class Uses:
 
 def uses_in(node: ast.AST) -> Uses:
     """Collect names and calls in one walk of the tree, which is the slow part."""
-    found = Uses(Counter(), {})
+    uses = Uses(Counter(), {})
     for child in ast.walk(node):
         if isinstance(child, ast.Name):
-            found.names[child.id] += 1
+            uses.names[child.id] += 1
         elif isinstance(child, ast.Call):
             target = child.func.value if isinstance(child.func, ast.Subscript) else child.func
             if isinstance(target, ast.Name):
-                found.calls.setdefault(target.id, []).append(child)
-    return found
+                uses.calls.setdefault(target.id, []).append(child)
+    return uses
 
 
-def argument_given(
+def passed_argument(
     call: ast.Call, place: int, name: str, function: ast.FunctionDef
 ) -> ast.expr | None:
     """The argument that a call passes for a parameter; None if it cannot be determined."""
@@ -90,20 +90,20 @@ def argument_given(
 
 def remove_argument(call: ast.Call, place: int, name: str) -> None:
     """Remove an argument from a call, by its name or its position."""
-    kept = [keyword for keyword in call.keywords if keyword.arg != name]
-    if len(kept) != len(call.keywords):
-        call.keywords = kept
+    keywords = [keyword for keyword in call.keywords if keyword.arg != name]
+    if len(keywords) != len(call.keywords):
+        call.keywords = keywords
     elif place < len(call.args):
         del call.args[place]
 
 
-def left_over(function: ast.FunctionDef, value: ast.expr) -> bool:
+def is_unresolved(function: ast.FunctionDef, value: ast.expr) -> bool:
     """Whether a folded None or hook remains in arithmetic: then it was not resolved."""
     if isinstance(value, ast.Name):
         names = (n for n in ast.walk(function) if isinstance(n, ast.Name))
         calls = (n for n in ast.walk(function) if isinstance(n, ast.Call))
-        passed = {id(a) for call in calls for a in (*call.args, *(k.value for k in call.keywords))}
-        return any(n.id == value.id and id(n) not in passed for n in names)
+        arg_ids = {id(a) for call in calls for a in (*call.args, *(k.value for k in call.keywords))}
+        return any(n.id == value.id and id(n) not in arg_ids for n in names)
     if not isinstance(value, ast.Constant) or value.value is not None:
         return False
     return any(

@@ -21,9 +21,9 @@ _FAR_BEHIND = 0.9
 # An unmeasured kernel stands behind what is known to be level with PyTorch, before what is not.
 _UNMEASURED = 0.965
 # Of two kernels, how much more one has to gain over PyTorch to be named beside the other.
-_FASTER = 1.2
+_CLEAR_GAIN = 1.2
 # Baselines as a sentence names them.
-_SPOKEN = {EAGER: "eager PyTorch", COMPILED: COMPILED, LIBRARY: "the vendor library"}
+_LABELS = {EAGER: "eager PyTorch", COMPILED: COMPILED, LIBRARY: "the vendor library"}
 # Axes in brackets; the lengths are bounded, as is the file.
 _SIZE = re.compile(r"`size` is (\[[^\]]{1,120}\])")
 
@@ -33,9 +33,9 @@ def records_on(kernel: Kernel, gpu: str | None) -> list[Verified]:
     records = list(kernel.verified)
     if not records:
         return []
-    wanted = _family(gpu) if gpu else None
-    card = next((r.gpu for r in records if wanted and _family(r.gpu) == wanted), records[0].gpu)
-    return [record for record in records if record.gpu == card]
+    family = _family(gpu) if gpu else None
+    model = next((r.gpu for r in records if family and _family(r.gpu) == family), records[0].gpu)
+    return [record for record in records if record.gpu == model]
 
 
 @lru_cache(maxsize=256)
@@ -48,33 +48,33 @@ def _family(gpu: str) -> str:
 
 def speedup(kernel: Kernel, baseline: str, gpu: str | None) -> float | None:
     """Return how many times as fast as a baseline a kernel was measured; None if it was not."""
-    found = [r.speedup for r in records_on(kernel, gpu) if r.baseline == baseline]
-    return max(found) if found else None
+    speedups = [r.speedup for r in records_on(kernel, gpu) if r.baseline == baseline]
+    return max(speedups) if speedups else None
 
 
 def is_slower(kernel: Kernel, gpu: str | None) -> bool:
     """Whether a kernel was measured slower than PyTorch, or than the library for the same work."""
     least = {EAGER: _LEVEL, COMPILED: _FAR_BEHIND, LIBRARY: _FAR_BEHIND}
-    known = {name: speedup(kernel, name, gpu) for name in least}
-    return any(ratio is not None and ratio < least[name] for name, ratio in known.items())
+    speedups = {name: speedup(kernel, name, gpu) for name in least}
+    return any(ratio is not None and ratio < least[name] for name, ratio in speedups.items())
 
 
 def start_note(kernel: Kernel, gpu: str | None) -> str:
     """Return how far a kernel is behind PyTorch or the library; empty if it is not slower."""
     if not is_slower(kernel, gpu):
         return ""
-    known = {name: ratio for name in _SPOKEN if (ratio := speedup(kernel, name, gpu)) is not None}
-    name = min(known, key=lambda each: known[each])
+    ratios = {name: ratio for name in _LABELS if (ratio := speedup(kernel, name, gpu)) is not None}
+    name = min(ratios, key=lambda baseline: ratios[baseline])
     return (
-        f"{known[name]:.2f}x as fast as {_SPOKEN[name]}: call that first; this is a start, not an "
+        f"{ratios[name]:.2f}x as fast as {_LABELS[name]}: call that first; this is a start, not an "
         "example to follow."
     )
 
 
-def merit(kernel: Kernel, gpu: str | None) -> float:
+def min_speedup(kernel: Kernel, gpu: str | None) -> float:
     """Return the least of the speedups over eager, `torch.compile` and the library."""
-    known = [each for name in BASELINES if (each := speedup(kernel, name, gpu)) is not None]
-    return min(known) if known else _UNMEASURED
+    speedups = [ratio for name in BASELINES if (ratio := speedup(kernel, name, gpu)) is not None]
+    return min(speedups) if speedups else _UNMEASURED
 
 
 def clearly_faster(
@@ -83,10 +83,10 @@ def clearly_faster(
     """Whether a kernel gains far more over PyTorch than another one."""
     if one not in kernels or other not in kernels:
         return False
-    return merit(kernels[one], gpu) > _FASTER * merit(kernels[other], gpu)
+    return min_speedup(kernels[one], gpu) > _CLEAR_GAIN * min_speedup(kernels[other], gpu)
 
 
-def usable(generation: Generation, language: str | None, device: str | None) -> dict[str, Kernel]:
+def runnable(generation: Generation, language: str | None, device: str | None) -> dict[str, Kernel]:
     """Return the kernels that are in the language asked for and run on the device."""
     return {
         slug: record.entry
@@ -96,7 +96,7 @@ def usable(generation: Generation, language: str | None, device: str | None) -> 
     }
 
 
-def ranked(
+def rank_kernels(
     kernels: dict[str, Kernel],
     ops: Sequence[str],
     preferred: Iterable[str],
@@ -120,7 +120,7 @@ def ranked(
     """
     rank = {slug: place for place, slug in enumerate(preferred)}
     families = {op: place for place, op in enumerate(ops)}
-    found = [
+    slugs = [
         slug
         for slug, kernel in kernels.items()
         if kernel.op in families and not is_slower(kernel, gpu)
@@ -133,17 +133,17 @@ def ranked(
             slug in special and slug not in rank,
             families[kernel.op],
             kernel.language != "triton",
-            -merit(kernel, gpu),
+            -min_speedup(kernel, gpu),
             slug,
         )
 
-    return sorted(found, key=order)
+    return sorted(slugs, key=order)
 
 
-def slower_ones(kernels: dict[str, Kernel], ops: Sequence[str], gpu: str | None) -> list[str]:
+def slower_kernels(kernels: dict[str, Kernel], ops: Sequence[str], gpu: str | None) -> list[str]:
     """Return slugs of kernels of these families that were measured slower, the fastest first."""
-    found = [s for s, k in kernels.items() if k.op in ops and is_slower(k, gpu)]
-    return sorted(found, key=lambda slug: (-merit(kernels[slug], gpu), slug))
+    slugs = [s for s, k in kernels.items() if k.op in ops and is_slower(k, gpu)]
+    return sorted(slugs, key=lambda slug: (-min_speedup(kernels[slug], gpu), slug))
 
 
 def axes_of(code: str) -> str | None:
@@ -172,8 +172,8 @@ def times_line(kernel: Kernel, gpu: str | None, axes: str | None = None) -> str:
         floor = first.measured_ms * first.floor_fraction
         parts.append(f"floor {floor:.4g} ms at measured bandwidth and rates")
     # A plain version says what a change gained, not whether the kernel is fast.
-    theirs = [r for r in same if r.baseline in BASELINES]
-    for record in sorted(theirs or same, key=lambda r: r.baseline):
+    compared = [r for r in same if r.baseline in BASELINES]
+    for record in sorted(compared or same, key=lambda r: r.baseline):
         verdict = ": slower" if record.speedup < 1 else " as fast"
         ratio = f"this is {record.speedup:.2f}x{verdict}"
         parts.append(f"{record.baseline} {record.baseline_ms:.4g} ms ({ratio})")

@@ -91,7 +91,7 @@ def _python_ends(code: str) -> list[int]:
             docstring = ast.get_docstring(node, clean=False) is not None
             # A function cut after its docstring or signature alone would say nothing.
             inner = node.body[1:] if docstring else node.body
-            ends.update(each.end_lineno or 0 for each in inner)
+            ends.update(child.end_lineno or 0 for child in inner)
         ends.add(node.end_lineno or 0)
     return sorted(ends - {0})
 

@@ -21,5 +21,5 @@ def diagnosed(
     """Slug → its score, in [0, 1], and why; empty without a profile or a diagnosis."""
     if diagnose is None or not profile:
         return {}
-    found = diagnose(profile, request, generation)
-    return {slug: (max(FIRST - STEP * n, 0.0), why) for n, (slug, why) in enumerate(found)}
+    techniques = diagnose(profile, request, generation)
+    return {slug: (max(FIRST - STEP * n, 0.0), why) for n, (slug, why) in enumerate(techniques)}

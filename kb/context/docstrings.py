@@ -30,14 +30,14 @@ def summary(docstring: str, folded: Bindings) -> str:
 
 
 def _without_clauses(text: str, mention: re.Pattern[str]) -> str:
-    kept = []
+    sentences = []
     for sentence in _SENTENCE.split(text):
         clauses = list(_clauses(sentence.removesuffix(".")))
-        left = [clause for clause in clauses if not mention.search(clause)]
+        clauses_kept = [clause for clause in clauses if not mention.search(clause)]
         # The first clause has the verb.
-        if left and left[0] is clauses[0]:
-            kept.append("".join(left).rstrip(",; ") + ".")
-    return " ".join(kept)
+        if clauses_kept and clauses_kept[0] is clauses[0]:
+            sentences.append("".join(clauses_kept).rstrip(",; ") + ".")
+    return " ".join(sentences)
 
 
 def _clauses(sentence: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from kb.context.choosing import is_slower, merit, slower_ones, start_note, usable
+from kb.context.choosing import is_slower, min_speedup, runnable, slower_kernels, start_note
 from kb.context.materials import Candidate
 from kb.context.models import ContextRequest
 from kb.corpus.entries import Kernel, Technique
@@ -15,9 +15,9 @@ from kb.patterns import LinearPattern
 from kb.production import Traits, best_rows
 
 # Only code that runs on the device is an example of a technique.
-_SHOWING = frozenset({"kernel", "device"})
+_EXAMPLE_ROLES = frozenset({"kernel", "device"})
 # The name of the first kernel in a pasted text.
-_DEFINED = LinearPattern(r"@(?:\w+\.)*jit\b[^@]*?\bdef\s+(\w+)|__global__[^;{]*?\b(\w+)\s*\(")
+_KERNEL_NAME = LinearPattern(r"@(?:\w+\.)*jit\b[^@]*?\bdef\s+(\w+)|__global__[^;{]*?\b(\w+)\s*\(")
 # Comment lines of a pasted text: those above its first kernel may name its operator.
 _COMMENT = LinearPattern(r"^[ \t]*(?:#[ \t]|//|/?\*)([^\n]*)$|(__global__|@(?:\w+\.)*jit\b)")
 # Comments and the first kernel are near the top.
@@ -26,7 +26,7 @@ _LANGUAGES = {"triton": "Triton", "cuda": "CUDA"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExampleSpec:
     """What a question or a pasted kernel asks examples for."""
 
     operators: tuple[str, ...]
@@ -44,32 +44,32 @@ class Examples:
     """The best first."""
     operators: dict[str, str] = field(default_factory=dict)
     """Slug → the operator asked for that it computes."""
-    lacking: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
     """Which operators asked for have no kernel to show, in lines."""
 
 
-def asked_of(request: ContextRequest, device: str | None) -> Asked:
+def example_spec(request: ContextRequest, device: str | None) -> ExampleSpec:
     """Return the operators, language and dtypes that a request names, in words or by its kernel."""
     query, kernel = (request.query or "").strip(), (request.kernel or "").strip()
     language: str | None = request.language
     if language is None and kernel:
         language = "cuda" if "__global__" in kernel else "triton"
-    wanted = language
+    requested = language
     if language is None:
-        said = {name for name in _LANGUAGES if name in query.lower()}
-        language = said.pop() if len(said) == 1 else None
+        languages = {name for name in _LANGUAGES if name in query.lower()}
+        language = languages.pop() if len(languages) == 1 else None
     operators, dtypes = operators_asked(query), dtypes_named(query)
     if kernel:
-        defined = next((python or cuda for python, cuda in _DEFINED.groups(kernel, 1)), None)
-        shown = features(kernel, language or "triton", defined, "")
-        told = operators_asked(defined or "", symbol=True) or operators_asked(
+        defined = next((python or cuda for python, cuda in _KERNEL_NAME.groups(kernel, 1)), None)
+        detected = features(kernel, language or "triton", defined, "")
+        by_name = operators_asked(defined or "", symbol=True) or operators_asked(
             _comments_above(kernel)
         )
-        operators += told or ((shown.op,) if shown.op else ())
-        dtypes |= set(shown.dtypes)
+        operators += by_name or ((detected.op,) if detected.op else ())
+        dtypes |= set(detected.dtypes)
     operators = tuple(dict.fromkeys(operators))
-    families = frozenset(each for op in operators for each in lineage(op))
-    return Asked(operators, Traits(language, device, families, frozenset(dtypes)), wanted)
+    families = frozenset(family for op in operators for family in lineage(op))
+    return ExampleSpec(operators, Traits(language, device, families, frozenset(dtypes)), requested)
 
 
 def _comments_above(kernel: str) -> str:
@@ -84,10 +84,10 @@ def _comments_above(kernel: str) -> str:
 
 def examples_for(
     techniques: Sequence[Technique],
-    found: list[str],
+    ranking: list[str],
     generation: Generation,
     request: ContextRequest,
-    asked: Asked,
+    spec: ExampleSpec,
 ) -> Examples:
     """Return the kernels to show: the best one for each requested operator, then the next best.
 
@@ -99,88 +99,90 @@ def examples_for(
     ----------
     techniques
         The chosen ones, the best first.
-    found
+    ranking
         Slugs of kernels in the order in which the search found them.
     """
-    known = usable(generation, asked.language, asked.traits.device)
-    kernels = {slug: kernel for slug, kernel in known.items() if slug not in request.exclude}
+    pool = runnable(generation, spec.language, spec.traits.device)
+    kernels = {slug: kernel for slug, kernel in pool.items() if slug not in request.exclude}
     gpu = request.gpu
-    rank = {slug: number for number, slug in enumerate(found)}
+    rank = {slug: number for number, slug in enumerate(ranking)}
     showing: dict[str, Technique] = {}
     for technique in techniques:
-        shown = generation.examples[technique.slug]
-        for slug in sorted(shown, key=lambda slug: rank.get(slug, len(rank))):
+        slugs = generation.examples[technique.slug]
+        for slug in sorted(slugs, key=lambda slug: rank.get(slug, len(rank))):
             showing.setdefault(slug, technique)
-    place = {slug: number for number, slug in enumerate(dict.fromkeys([*showing, *found]))}
+    position = {slug: number for number, slug in enumerate(dict.fromkeys([*showing, *ranking]))}
 
-    plain = _plain(kernels, gpu)
+    plain = _improved_on(kernels, gpu)
 
     def order(slug: str) -> tuple[bool | float | str, ...]:
-        kernel, dtypes = kernels[slug], asked.traits.dtypes
+        kernel, dtypes = kernels[slug], spec.traits.dtypes
         unfit = bool(dtypes) and dtypes.isdisjoint(kernel.dtypes)
-        ranked = place.get(slug, len(place))
+        ranked = position.get(slug, len(position))
         unlike = slug not in showing, kernel.language != "triton"
-        return unfit, slug in plain, *unlike, ranked, -merit(kernel, gpu), slug
+        return unfit, slug in plain, *unlike, ranked, -min_speedup(kernel, gpu), slug
 
     groups: list[list[str]] = []
     operators: dict[str, str] = {}
-    for op in asked.operators:
+    for op in spec.operators:
         kinds = kinds_of(op)
         best = [s for s, k in kernels.items() if k.op in kinds and not is_slower(k, gpu)]
         best.sort(key=lambda slug: (kinds.index(kernels[slug].op), *order(slug)))
-        group = best or slower_ones(kernels, kinds, gpu)
+        group = best or slower_kernels(kernels, kinds, gpu)
         groups.append([slug for slug in group if slug not in operators])
         operators |= dict.fromkeys(groups[-1], op)
     computing = [slug for row in zip_longest(*groups) for slug in row if slug is not None]
-    others = [slug for slug in place if slug in kernels and slug not in operators]
+    others = [slug for slug in position if slug in kernels and slug not in operators]
     if techniques:
         others = [slug for slug in others if slug in showing]
     faster = [slug for slug in others if not is_slower(kernels[slug], gpu)]
     candidates = [Candidate(slug, note=start_note(kernels[slug], gpu)) for slug in computing]
     for slug in faster or (others if not computing else []):
-        notes = (_unlike(slug, showing, request, asked), start_note(kernels[slug], gpu))
+        notes = (_difference(slug, showing, request, spec), start_note(kernels[slug], gpu))
         candidates.append(Candidate(slug, note=" ".join(filter(None, notes))))
-    return Examples(candidates, operators, _lacking(asked, known, generation, gpu))
+    return Examples(candidates, operators, _missing_lines(spec, pool, generation, gpu))
 
 
-def _plain(kernels: dict[str, Kernel], gpu: str | None) -> set[str]:
+def _improved_on(kernels: dict[str, Kernel], gpu: str | None) -> set[str]:
     """Kernels that another one improves on."""
     pairs = [(k.derived_from, k) for k in kernels.values() if k.derived_from in kernels]
     return {
         plain
         for plain, better in pairs
-        if plain is not None and merit(better, gpu) >= merit(kernels[plain], gpu)
+        if plain is not None and min_speedup(better, gpu) >= min_speedup(kernels[plain], gpu)
     }
 
 
-def _unlike(slug: str, showing: dict[str, Technique], request: ContextRequest, asked: Asked) -> str:
+def _difference(
+    slug: str, showing: dict[str, Technique], request: ContextRequest, spec: ExampleSpec
+) -> str:
     """What tells the reader that a kernel computes something else than was asked for."""
-    if slug not in showing or not (asked.operators or request.kernel):
+    if slug not in showing or not (spec.operators or request.kernel):
         return ""
     title = showing[slug].title
-    if asked.operators:
+    if spec.operators:
         return f"Not the same operation; it shows a technique: {title}."
     return f"Chosen by technique ({title}), not by operator."
 
 
-def _lacking(
-    asked: Asked, known: dict[str, Kernel], generation: Generation, gpu: str | None
+def _missing_lines(
+    spec: ExampleSpec, pool: dict[str, Kernel], generation: Generation, gpu: str | None
 ) -> list[str]:
     """Operators without a kernel: where the other language has one, which."""
-    everything = usable(generation, None, asked.traits.device)
-    anywhere = usable(generation, None, None)
+    everything = runnable(generation, None, spec.traits.device)
+    anywhere = runnable(generation, None, None)
     tagged = {op for values in generation.columns["ops"].values for op in values}
-    none, lines = [], []
-    for op in asked.operators:
+    missing, lines = [], []
+    for op in spec.operators:
         kinds = kinds_of(op)
-        if any(kernel.op in kinds for kernel in known.values()):
+        if any(kernel.op in kinds for kernel in pool.values()):
             continue
         other = {slug: kernel for slug, kernel in everything.items() if kernel.op in kinds}
         if other:
-            plain = _plain(other, gpu)
-            best = min(other, key=lambda s: (s in plain, -merit(everything[s], gpu), s))
-            language = _LANGUAGES[asked.language or other[best].language]
-            newer = [k for k in anywhere.values() if k.op in kinds and k.language == asked.language]
+            plain = _improved_on(other, gpu)
+            best = min(other, key=lambda s: (s in plain, -min_speedup(everything[s], gpu), s))
+            language = _LANGUAGES[spec.language or other[best].language]
+            newer = [k for k in anywhere.values() if k.op in kinds and k.language == spec.language]
             runs = f" that runs on {gpu}" if newer else ""
             lines.append(
                 f"The knowledge base has no {language} kernel for {op}{runs}: {best} is in "
@@ -189,9 +191,9 @@ def _lacking(
         elif any(kernel.op in kinds for kernel in anywhere.values()):
             lines.append(f"The knowledge base has no kernel for {op} that runs on {gpu}.")
         elif tagged.isdisjoint(kinds):
-            none.append(op)
-    if none:
-        lines.append(f"The knowledge base has no kernel for these operators: {', '.join(none)}.")
+            missing.append(op)
+    if missing:
+        lines.append(f"The knowledge base has no kernel for these operators: {', '.join(missing)}.")
     return lines
 
 
@@ -209,9 +211,9 @@ def production_rows(
     the request does not name counts as equal. In a tie the shipped kernel wins: it is checked and
     often measured, while the speed of production code is unknown.
     """
-    found: list[int] = []
+    rows: list[int] = []
     for technique in techniques:
-        kernels = [generation.kernels[each].entry for each in shipped]
+        kernels = [generation.kernels[slug].entry for slug in shipped]
         best = max(
             (
                 traits.fit(kernel.language, lineage(kernel.op), kernel.dtypes)
@@ -223,9 +225,9 @@ def production_rows(
         for row in best_rows(generation, technique.slug, 1 + len(request.exclude), traits):
             (chunk,) = generation.store.rows([row])
             fit = traits.fit(chunk.language, (chunk.op,) if chunk.op else (), chunk.dtypes)
-            if fit <= best or chunk.role not in _SHOWING:
+            if fit <= best or chunk.role not in _EXAMPLE_ROLES:
                 break  # the rows behind it fit no better
-            if chunk.id not in request.exclude and row not in found:
-                found.append(row)
+            if chunk.id not in request.exclude and row not in rows:
+                rows.append(row)
                 break
-    return found
+    return rows

@@ -46,7 +46,7 @@ def is_docstring(node: ast.stmt) -> bool:
     )
 
 
-def constant(node: ast.expr | None, identities: set[str]) -> bool:
+def is_constant(node: ast.expr | None, identities: set[str]) -> bool:
     """Whether an expression is a constant that code branches on, or an identity hook."""
     if isinstance(node, ast.Constant):
         return node.value is None or isinstance(node.value, bool | str)
@@ -63,39 +63,39 @@ def fold(function: ast.FunctionDef, bindings: Bindings, identities: set[str]) ->
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     usable = {name: value for name, value in bindings.items() if name not in assigned}
-    found = copied(function)
-    folded = _Folder(usable, identities)
-    found.body = folded.block(found.body)
-    _drop_parameters(found, set(usable))
-    return found
+    result = clone_tree(function)
+    folder = _Folder(usable, identities)
+    result.body = folder.block(result.body)
+    _drop_parameters(result, set(usable))
+    return result
 
 
-def copied(node: Tree) -> Tree:
+def clone_tree(node: Tree) -> Tree:
     """Return a deep copy of a syntax tree; `copy.deepcopy` takes five times as long."""
-    found = node.__class__.__new__(node.__class__)
+    clone = node.__class__.__new__(node.__class__)
     for name, value in vars(node).items():
         if isinstance(value, ast.expr_context | ast.operator | ast.unaryop | ast.cmpop):
-            kept: Any = value
+            copy: Any = value
         elif isinstance(value, ast.AST):
-            kept = copied(value)
+            copy = clone_tree(value)
         elif isinstance(value, list):
-            kept = [copied(each) if isinstance(each, ast.AST) else each for each in value]
+            copy = [clone_tree(item) if isinstance(item, ast.AST) else item for item in value]
         else:
-            kept = value
-        setattr(found, name, kept)
-    return found
+            copy = value
+        setattr(clone, name, copy)
+    return clone
 
 
 def _drop_parameters(function: ast.FunctionDef, names: set[str]) -> None:
     arguments = function.args
     pad = [None] * (len(arguments.args) - len(arguments.defaults))
-    kept = [
+    remaining = [
         (argument, default)
         for argument, default in zip(arguments.args, [*pad, *arguments.defaults], strict=True)
         if argument.arg not in names
     ]
-    arguments.args = [argument for argument, _ in kept]
-    arguments.defaults = [default for _, default in kept if default is not None]
+    arguments.args = [argument for argument, _ in remaining]
+    arguments.defaults = [default for _, default in remaining if default is not None]
     if len(arguments.args) != len(pad):
         function.args = arguments
 
@@ -107,7 +107,7 @@ class _Folder(ast.NodeTransformer):
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements that are left of a block; where a hook was called, a comment says so."""
-        left: list[ast.stmt] = []
+        statements: list[ast.stmt] = []
         comment = None
         for statement in body:
             text, whole = self._hook_of(statement)
@@ -119,10 +119,10 @@ class _Folder(ast.NodeTransformer):
                 comment = None
             if whole:
                 comment = text
-            left += rest
-            if left and isinstance(left[-1], ast.Return | ast.Raise):
+            statements += rest
+            if statements and isinstance(statements[-1], ast.Return | ast.Raise):
                 break  # a folded branch that returns: nothing behind it is reached
-        return left
+        return statements
 
     def _hook_of(self, statement: ast.stmt) -> tuple[str | None, bool]:
         """What to say of a call of a hook that is not given; whether it is all of a statement."""
@@ -144,7 +144,7 @@ class _Folder(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if isinstance(node.ctx, ast.Load) and node.id in self._bindings:
-            return ast.copy_location(copied(self._bindings[node.id]), node)
+            return ast.copy_location(clone_tree(self._bindings[node.id]), node)
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
@@ -178,8 +178,8 @@ class _Folder(ast.NodeTransformer):
         test = self.visit(node.test)
         value = _value(test)
         if value is not _NOTHING:
-            found: ast.expr = self.visit(node.body if value else node.orelse)
-            return found
+            branch: ast.expr = self.visit(node.body if value else node.orelse)
+            return branch
         node.test, node.body, node.orelse = test, self.visit(node.body), self.visit(node.orelse)
         return node
 
@@ -213,22 +213,22 @@ class _Folder(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         self.generic_visit(node)
         stops = isinstance(node.op, ast.Or)
-        kept: list[ast.expr] = []
-        for place, each in enumerate(node.values):
-            value = _value(each)
+        operands: list[ast.expr] = []
+        for place, operand in enumerate(node.values):
+            value = _value(operand)
             last = place == len(node.values) - 1
             if value is _NOTHING:
-                kept.append(each)
+                operands.append(operand)
             elif bool(value) is stops:
                 # What decides it goes alone, unless something before it has to be done.
-                done = any(isinstance(n, ast.Call) for other in kept for n in ast.walk(other))
-                kept = [*kept, each] if done else [each]
+                calls = any(isinstance(n, ast.Call) for other in operands for n in ast.walk(other))
+                operands = [*operands, operand] if calls else [operand]
                 break
-            elif last and (not kept or not isinstance(value, bool)):
-                kept.append(each)  # `x or 0` is not `x`
-        if len(kept) == 1:
-            return kept[0]
-        node.values = kept
+            elif last and (not operands or not isinstance(value, bool)):
+                operands.append(operand)  # `x or 0` is not `x`
+        if len(operands) == 1:
+            return operands[0]
+        node.values = operands
         return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
@@ -241,7 +241,7 @@ class _Folder(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         hook = isinstance(node.func, ast.Name) and node.func.id in self._identities
-        return node.args[0] if hook and node.args else _looked_up(node) or node
+        return node.args[0] if hook and node.args else _dict_lookup(node) or node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
         self.generic_visit(node)
@@ -260,7 +260,7 @@ class _Folder(ast.NodeTransformer):
         return ast.copy_location(ast.List([], ast.Load()), node) if plain else node
 
 
-def _looked_up(call: ast.Call) -> ast.expr | None:
+def _dict_lookup(call: ast.Call) -> ast.expr | None:
     """What `{"max": a, "min": b}.get(name, c)` gives for a constant name."""
     function = call.func
     if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Dict):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kb.context.assuming import NOTHING, Assumed
+from kb.context.assuming import NOTHING, Assumptions
 from kb.context.choosing import axes_of, times_line
 from kb.context.cutting import prose_blocks
 from kb.context.shortening import Options, short_form
@@ -42,7 +42,7 @@ class Candidate:
     slug: str
     options: Options = ()
     """Arguments that the problem settles."""
-    assumed: Assumed = NOTHING
+    assumed: Assumptions = NOTHING
     """What it settles about the tensors."""
     note: str = ""
     """What has to be said with it."""
@@ -129,17 +129,17 @@ def _section(chunk: Chunk, name: str, position: int) -> Section:
 def short_sections(generation: Generation, slug: str, exclude: frozenset[str]) -> list[Section]:
     """The section *In short*; for an entry without it, *What it is*."""
     sections = technique_sections(generation, slug, [], None, exclude)
-    for wanted in (IN_SHORT, _WHAT_IT_IS):
-        found = [section for section in sections if section.heading == f"## {wanted}"]
-        if found:
+    for name in (IN_SHORT, _WHAT_IT_IS):
+        matching = [section for section in sections if section.heading == f"## {name}"]
+        if matching:
             # The technique's own heading stands above it.
-            return [Section("", section.blocks, section.position) for section in found]
+            return [Section("", section.blocks, section.position) for section in matching]
     return sections[:1]
 
 
-def kernel_example(generation: Generation, chosen: Candidate, gpu: str | None = None) -> Example:
+def kernel_example(generation: Generation, kernel: Candidate, gpu: str | None = None) -> Example:
     """A kernel of a corpus as an example: the short form of its file, then without comments."""
-    slug, note, assumed = chosen.slug, chosen.note, chosen.assumed
+    slug, note, assumed = kernel.slug, kernel.note, kernel.assumed
     record = generation.kernels[slug]
     entry = record.entry
     chunks = kernel_chunks(generation, slug)
@@ -148,7 +148,7 @@ def kernel_example(generation: Generation, chosen: Candidate, gpu: str | None = 
 
     def forms() -> tuple[str, ...]:
         form = (
-            short_form(record.code, chosen.options, assumed) if entry.language == "triton" else None
+            short_form(record.code, kernel.options, assumed) if entry.language == "triton" else None
         )
         return (record.code.strip(),) if form is None else (form.code, form.bare)
 

@@ -13,7 +13,7 @@ SEPARATOR = "\n\n---\n\n"
 _GAP = "\n\n"
 # What a pasted kernel's own text shows may take this part of a budget.
 _SEEN_SHARE = 0.25
-_SEEN = "Seen in the kernel's source, which was not run:"
+_SEEN_TITLE = "Seen in the kernel's source, which was not run:"
 _FENCE_LANGUAGE = {"triton": "python", "python": "python", "cuda": "cuda", "cpp": "cpp"}
 
 
@@ -21,18 +21,18 @@ def pack_sections(head: str, sections: list[Section], budget: Budget) -> str | N
     """As much of a technique as fits below its `head`; None if the head does not fit."""
     if not budget.fits(head):
         return None
-    left = budget.less(head)
-    taken: dict[int, tuple[str, list[str]]] = {}
+    remaining = budget.less(head)
+    packed: dict[int, tuple[str, list[str]]] = {}
     for section in sections:
-        heading = section.heading if section.position not in taken else ""
-        blocks = _fitting(section, left.less(heading + _GAP) if heading else left)
+        heading = section.heading if section.position not in packed else ""
+        blocks = _fitting(section, remaining.less(heading + _GAP) if heading else remaining)
         if not blocks:
             continue
-        left = left.less(*(_GAP + block for block in (heading, *blocks) if block))
-        taken.setdefault(section.position, (heading, []))[1].extend(blocks)
+        remaining = remaining.less(*(_GAP + block for block in (heading, *blocks) if block))
+        packed.setdefault(section.position, (heading, []))[1].extend(blocks)
     parts = [head]
-    for position in sorted(taken):
-        heading, blocks = taken[position]
+    for position in sorted(packed):
+        heading, blocks = packed[position]
         parts += [heading, *blocks] if heading else blocks
     return _GAP.join(parts)
 
@@ -67,8 +67,8 @@ def pack_example(example: Example, budget: Budget, *, brief: bool = False) -> st
     if brief and attempts:
         attempts.append((next(iter(prose_prefixes(example.note)), ""), attempts[-1][1]))
     for note, form in attempts:
-        told = [line for line in (example.measured, note) if line]
-        opening = "\n".join([*about, *told]) + f"\n\n```{fence}\n"
+        notes = [line for line in (example.measured, note) if line]
+        opening = "\n".join([*about, *notes]) + f"\n\n```{fence}\n"
         text = f"{opening}{form}\n```"
         if budget.fits(text):
             return text
@@ -97,11 +97,11 @@ def respond(
     )
 
 
-def seen_block(lines: Sequence[str], budget: Budget) -> str:
+def remarks_block(lines: Sequence[str], budget: Budget) -> str:
     """Return findings in a pasted kernel's text, as many lines as fit their share of the budget."""
-    room, told = Budget(int(budget.limit * _SEEN_SHARE), budget.measure), _SEEN
+    room, text = Budget(int(budget.limit * _SEEN_SHARE), budget.measure), _SEEN_TITLE
     for line in lines:
-        more = f"{told}\n- {line}"
+        more = f"{text}\n- {line}"
         if room.fits(more):
-            told = more
-    return told if told != _SEEN else ""
+            text = more
+    return text if text != _SEEN_TITLE else ""

@@ -56,9 +56,9 @@ class Printer:
         if isinstance(node, ast.FunctionDef):
             head = [f"@{ast.unparse(decorator)}" for decorator in node.decorator_list]
             shell = self._head(node, level)
-            return [*above, *_placed([*head, *shell], level), *self._block(node.body, level + 1)]
+            return [*above, *_indented([*head, *shell], level), *self._block(node.body, level + 1)]
         if isinstance(node, ast.If | ast.For | ast.While | ast.With):
-            lines = [*above, *_placed(self._head(node, level), level)]
+            lines = [*above, *_indented(self._head(node, level), level)]
             lines += self._block(node.body, level + 1)
             orelse = getattr(node, "orelse", [])
             if len(orelse) == 1 and isinstance(orelse[0], ast.If) and isinstance(node, ast.If):
@@ -74,25 +74,25 @@ class Printer:
         if is_docstring(node):
             return [*above, *_docstring(node, level)]
         source = self._unchanged(node)
-        return [*above, *_placed(source or _wrapped(ast.unparse(node), level), level)]
+        return [*above, *_indented(source or _wrap(ast.unparse(node), level), level)]
 
     def _block(self, body: list[ast.stmt], level: int) -> list[str]:
         return [line for statement in body for line in self._statement(statement, level)]
 
     def _head(self, node: ast.stmt, level: int) -> list[str]:
         """The lines of a compound statement before its block."""
-        shell = _shell(node)
+        shell = _header(node)
         original = self._original.get((node.lineno, node.col_offset))
-        if original is not None and ast.dump(_shell(original)) == ast.dump(shell):
+        if original is not None and ast.dump(_header(original)) == ast.dump(shell):
             first = original.body[0]  # type: ignore[attr-defined]
             lines = self._lines[original.lineno - 1 : first.lineno - 1]
             while lines and lines[-1].lstrip().startswith("#"):
                 lines.pop()
             text = [line.replace("  # fmt: skip", "") for line in lines]
             if text and not self._keep:
-                text = [_bare(line) for line in text]
+                text = [_strip_comment(line) for line in text]
             return textwrap.dedent("\n".join(text)).splitlines()
-        return _wrapped("\n".join(ast.unparse(shell).splitlines()[:-1]), level)
+        return _wrap("\n".join(ast.unparse(shell).splitlines()[:-1]), level)
 
     def _unchanged(self, node: ast.stmt) -> list[str] | None:
         original = self._original.get((getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
@@ -102,7 +102,7 @@ class Printer:
         lines[0] = " " * original.col_offset + lines[0].lstrip()
         tail = [line.replace("  # fmt: skip", "").rstrip() for line in lines]
         if not self._keep:
-            tail = [_bare(line) for line in tail]
+            tail = [_strip_comment(line) for line in tail]
             tail = [line for line in tail if line.strip()]
         return textwrap.dedent("\n".join(tail)).splitlines()
 
@@ -112,12 +112,12 @@ class Printer:
             return []
         decorators = getattr(node, "decorator_list", None)
         line = (decorators[0].lineno if decorators else node.lineno) - 1
-        found: list[str] = []
+        comments: list[str] = []
         while line in self._comments:
-            found.insert(0, _INDENT * level + self._comments[line])
+            comments.insert(0, _INDENT * level + self._comments[line])
             line -= 1
         added = getattr(node, COMMENT, None)
-        return [*found, _INDENT * level + added] if added is not None else found
+        return [*comments, _INDENT * level + added] if added is not None else comments
 
 
 def _docstring(node: ast.stmt, level: int) -> list[str]:
@@ -129,7 +129,7 @@ def _docstring(node: ast.stmt, level: int) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
 
 
-def _shell(node: ast.stmt) -> ast.stmt:
+def _header(node: ast.stmt) -> ast.stmt:
     """A compound statement with an empty block."""
     fields = dict(ast.iter_fields(node))
     fields["body"] = [ast.Pass()]
@@ -140,11 +140,11 @@ def _shell(node: ast.stmt) -> ast.stmt:
     return ast.fix_missing_locations(type(node)(**fields))
 
 
-def _placed(lines: list[str], level: int) -> list[str]:
+def _indented(lines: list[str], level: int) -> list[str]:
     return [_INDENT * level + line if line.strip() else line for line in lines]
 
 
-def _bare(line: str) -> str:
+def _strip_comment(line: str) -> str:
     """A line without the comment behind its code; strings with a # keep theirs."""
     place = line.find("  # ")
     quoted = line.count('"', 0, max(place, 0)) % 2 or line.count("'", 0, max(place, 0)) % 2
@@ -153,21 +153,21 @@ def _bare(line: str) -> str:
     return line if place < 0 or quoted else line[:place]
 
 
-def _wrapped(text: str, level: int) -> list[str]:
+def _wrap(text: str, level: int) -> list[str]:
     """Lines of at most 100 characters, broken after commas within brackets."""
     width = _WIDTH - len(_INDENT) * level
     if len(text) <= width:
         return text.splitlines()
     lines: list[str] = []
     for line in text.splitlines():
-        lines += _broken(line, width)
+        lines += _break_line(line, width)
     return lines
 
 
-def _broken(line: str, width: int) -> list[str]:
+def _break_line(line: str, width: int) -> list[str]:
     lead = line[: len(line) - len(line.lstrip())]
     breaks = _breaks(line)
-    found: list[str] = []
+    pieces: list[str] = []
     start = 0
     while len(line) - start > width:
         room = width - (len(lead) + len(_INDENT) if start else 0)
@@ -175,16 +175,16 @@ def _broken(line: str, width: int) -> list[str]:
         if not fitting:
             break
         piece = line[start : fitting[-1]]
-        found.append(lead + _INDENT + piece.strip() if start else piece.rstrip())
+        pieces.append(lead + _INDENT + piece.strip() if start else piece.rstrip())
         start = fitting[-1]
     rest = line[start:]
-    return [*found, lead + _INDENT + rest.lstrip() if start else rest]
+    return [*pieces, lead + _INDENT + rest.lstrip() if start else rest]
 
 
 def _breaks(line: str) -> list[int]:
     """Places behind the commas that lie in brackets and in no string."""
     depth, quote = 0, ""
-    found: list[int] = []
+    positions: list[int] = []
     for n, char in enumerate(line):
         if quote:
             quote = "" if char == quote else quote
@@ -195,17 +195,17 @@ def _breaks(line: str) -> list[int]:
         elif char in ")]}":
             depth -= 1
         elif char == "," and depth > 0:
-            found.append(n + 1)
-    return found
+            positions.append(n + 1)
+    return positions
 
 
 def _comment_lines(code: str) -> dict[int, str]:
     """Line number → text of lines that are a comment alone."""
-    found: dict[int, str] = {}
+    comments: dict[int, str] = {}
     lines = code.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
         if token.type == tokenize.COMMENT:
             line = lines[token.start[0] - 1].strip()
             if line.startswith("#"):
-                found[token.start[0]] = line
-    return found
+                comments[token.start[0]] = line
+    return comments

@@ -2,21 +2,21 @@
 
 from dataclasses import dataclass, field
 
-from kb.context.assuming import Assumed
-from kb.context.choosing import is_slower, merit, ranked, slower_ones, usable
+from kb.context.assuming import Assumptions
+from kb.context.choosing import is_slower, min_speedup, rank_kernels, runnable, slower_kernels
 from kb.context.materials import Candidate
 from kb.context.shortening import Options
 from kb.corpus.entries import Kernel
 from kb.gpus import GpuSpec
 from kb.index.reader import Generation
 from kb.problems.analysis import Analysis, analyse
-from kb.problems.attributes import attributes, row_of
-from kb.problems.facts import bound_of, card_of, fact_lines
+from kb.problems.attributes import attributes, row_length
+from kb.problems.facts import bound_of, fact_lines, gpu_spec
 from kb.problems.plan import TILE, plan_line
 from kb.problems.reading import read_problem
 from kb.problems.steps import Step
 from kb.problems.values import DTYPE_BYTES, Operator, Tensor
-from kb.problems.vocabulary import Settled, suits
+from kb.problems.vocabulary import HostArguments, suits
 
 # What helps whatever the operator, by the bound to expect.
 _BY_BOUND = {
@@ -29,7 +29,7 @@ _ONE_LAUNCH, _IN_PARALLEL = "persistent-kernel", "parallel-scan"
 # Named for a shape, and good for any.
 _START = "Slower than PyTorch: a start, not an example to follow."
 # Below this part of PyTorch's speed a kernel is no start either.
-_LEAST_START = 0.25
+_MIN_START = 0.25
 _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
                       "rmsnorm-plain", "rmsnorm-dim-tiled", "rmsnorm-dim-plain",
                       "lp-normalize-dim"})  # fmt: skip
@@ -44,14 +44,14 @@ _SCAN = (
 )
 # A product that more work follows, and one whose rows are reduced to a number of these kinds.
 _EPILOGUE, _ROW_REDUCE = "epilogue", "row-reduce"
-_KINDS = frozenset({"sum", "mean", "max", "min", "logsumexp"})
+_REDUCED = frozenset({"sum", "mean", "max", "min", "logsumexp"})
 # Products of two operands, and the kernels that take them as their first two arguments.
 _PRODUCTS = frozenset({"linear", "matmul", "mm"})
-_TWO_OPERANDS = frozenset({"matmul", "matmul-reduce"})
+_BINARY = frozenset({"matmul", "matmul-reduce"})
 # Families for what the module needs beside its heaviest operator, at most.
-_OTHERS = 2
+_MAX_OTHERS = 2
 # A step that takes less of the estimated time than this needs no example of its own.
-_MATTERS = 0.05
+_MIN_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ def advise(  # noqa: PLR0917 (as a request has them)
     InvalidInputError
         The text is not a readable module, or no GPU has that name.
     """
-    card = card_of(gpu)
+    card = gpu_spec(gpu)
     analysis = analyse(read_problem(text, dtype=dtype), card)
-    kernels = usable(generation, language, device)
+    kernels = runnable(generation, language, device)
     facts = fact_lines(analysis, card)
     plan = plan_line(analysis, card)
     facts += [plan] if plan is not None else []
@@ -123,7 +123,7 @@ def _for_loop(analysis: Analysis, kernels: dict[str, Kernel]) -> Candidate | Non
 def _none_to_follow(
     kernels: dict[str, Kernel], ops: tuple[str, ...], family: str, gpu: str | None
 ) -> str:
-    slower = slower_ones(kernels, ops, gpu)
+    slower = slower_kernels(kernels, ops, gpu)
     if not slower:
         return f"The knowledge base has no {family} kernel for this request."
     return (
@@ -139,16 +139,16 @@ def _for_step(
     family = step.family
     assert family is not None
     special = attributes(step) | _surroundings(analysis, step)
-    preferred = [slug for each in family.prefer if each in special for slug in family.prefer[each]]
+    preferred = [slug for tag in family.prefer if tag in special for slug in family.prefer[tag]]
     fitting = {slug: kernel for slug, kernel in kernels.items() if suits(slug, special)}
     made_for = frozenset(slug for slugs in family.prefer.values() for slug in slugs) - _GENERAL
-    slugs = ranked(fitting, family.ops, preferred, gpu, made_for)
-    needed = [slug for each in family.needs if each in special for slug in family.needs[each]]
-    lacks = ", ".join(each for each in family.needs if each in special)
+    slugs = rank_kernels(fitting, family.ops, preferred, gpu, made_for)
+    needed = [slug for tag in family.needs if tag in special for slug in family.needs[tag]]
+    lacks = ", ".join(tag for tag in family.needs if tag in special)
     spelled = len(step.operators) > 1
-    starts = [s for s in slower_ones(fitting, family.ops, gpu) if s not in slugs]
+    starts = [s for s in slower_kernels(fitting, family.ops, gpu) if s not in slugs]
     # Where nothing that may be followed fits into a budget, a whole kernel to begin with does.
-    starts = [s for s in starts if merit(kernels[s], gpu) >= _LEAST_START]
+    starts = [s for s in starts if min_speedup(kernels[s], gpu) >= _MIN_START]
     if spelled and family.fused:
         # Measured beside a fused call of PyTorch, which this module does not make.
         slugs = [s for s in needed if s in fitting and s not in slugs] + slugs
@@ -156,7 +156,7 @@ def _for_step(
     if any(slug in needed for slug in slugs):
         slugs = [slug for slug in slugs if slug in needed]
     starts = [] if any(slug in needed for slug in slugs) else [s for s in starts if s not in slugs]
-    found = []
+    candidates = []
     for slug in [*slugs, *starts]:
         options, lacking = _options(analysis, step, slug, kernels)
         notes = []
@@ -166,22 +166,22 @@ def _for_step(
             notes.append(f"Not the same operation: it is not {lacks}, which has to be added.")
         if slug in starts:
             notes.append(_START)
-        inner = [each.name for each in analysis.after if _in_tile(each)]
+        inner = [s.name for s in analysis.after if _in_tile(s)]
         if inner and slug in family.prefer.get(_ROW_REDUCE, ()):
             notes.append(
                 f"Put {', '.join(inner)} on the tile of the product, before its reduction."
             )
         if kernels[slug].op in family.training and step.main.facts.get("training") is not False:
             notes.append(f"Not the same operation: {family.training[kernels[slug].op]}.")
-        unlike = [text for each, text in family.unlike_for.items() if each in special]
+        unlike = [text for tag, text in family.unlike_for.items() if tag in special]
         if family.unlike:
             unlike.append(family.unlike)
         if lacking and not unlike:
             unlike.append(f"replace the kernel's function with {step.name}")
-        notes += [f"Not the same operation: {each}." for each in unlike]
+        notes += [f"Not the same operation: {text}." for text in unlike]
         assumed = _assumed(analysis, step, kernels[slug], on_gpu=gpu is not None)
-        found.append(Candidate(slug, options, assumed, " ".join(notes)))
-    return found
+        candidates.append(Candidate(slug, options, assumed, " ".join(notes)))
+    return candidates
 
 
 def _surroundings(analysis: Analysis, step: Step) -> set[str]:
@@ -195,15 +195,15 @@ def _row_reduction(analysis: Analysis) -> Step | None:
     """The reduction of a product's whole rows that comes next but for elementwise work."""
     heaviest = analysis.heaviest
     after = next((s for s in analysis.after if s.kind != "elementwise" and not _in_tile(s)), None)
-    if heaviest is None or heaviest.kind != "matmul" or after is None or after.name not in _KINDS:
+    if heaviest is None or heaviest.kind != "matmul" or after is None or after.name not in _REDUCED:
         return None
     shape = heaviest.main.outputs[0].shape if heaviest.main.outputs else None
-    return after if shape and row_of(after) == shape[-1] else None
+    return after if shape and row_length(after) == shape[-1] else None
 
 
 def _in_tile(step: Step) -> bool:
     """Whether a step normalizes groups of columns that lie inside a tile of a product."""
-    row = row_of(step)
+    row = row_length(step)
     return step.name == "group_norm" and row is not None and TILE % row == 0
 
 
@@ -218,16 +218,16 @@ def _options(
         return ((("kind", reduction.name),) if reduction is not None else ()), False
     if kernels[slug].op != family.ops[0]:
         return (), False
-    settled: Settled = {}
+    settled: HostArguments = {}
     lacking = False
     if step.main.name in _PRODUCTS and len(step.main.inputs) == 2:  # no bias
         settled["bias"] = None
     if family.options:
-        given = family.options.get(step.name)
-        lacking = given is None
-        settled |= given if given is not None else family.options.get("other", {})
-    for each, arguments in family.settles.items():
-        if each in attributes(step):
+        options = family.options.get(step.name)
+        lacking = options is None
+        settled |= options if options is not None else family.options.get("other", {})
+    for tag, arguments in family.settles.items():
+        if tag in attributes(step):
             settled |= arguments
     heaviest = step is analysis.heaviest
     if heaviest and not analysis.before and not analysis.after:
@@ -243,26 +243,26 @@ def _options(
     return tuple(sorted(settled.items(), key=lambda pair: pair[0])), lacking
 
 
-def _assumed(analysis: Analysis, step: Step, kernel: Kernel, *, on_gpu: bool) -> Assumed:
+def _assumed(analysis: Analysis, step: Step, kernel: Kernel, *, on_gpu: bool) -> Assumptions:
     """What a step settles about a kernel's tensors; the dimension only where all of its family
     work along the same."""
     main = step.main
-    along = {_along_last(each.main) for each in analysis.steps if each.family is step.family}
+    last_flags = {_along_last(s.main) for s in analysis.steps if s.family is step.family}
     shapes = [input_.shape for input_ in (*main.inputs, *main.outputs)]
     sized = all(shape is not None and all(shape) for shape in shapes)
     sizes = {DTYPE_BYTES.get(input_.dtype) for input_ in main.inputs}
     same = len(sizes) == 1 and len({input_.dtype for input_ in main.inputs}) == 1
     itemsize = sizes.pop() if same else None
-    turned = _turned(main, itemsize) if sized and itemsize and kernel.op in _TWO_OPERANDS else ()
-    given = ("bias",) if turned and len(main.inputs) > len(turned) else ()
-    return Assumed(
+    transposed = _transposed(main, itemsize) if sized and itemsize and kernel.op in _BINARY else ()
+    present = ("bias",) if transposed and len(main.inputs) > len(transposed) else ()
+    return Assumptions(
         gpu=on_gpu,
         itemsize=itemsize,
         sized=sized,
-        turned=turned,
+        transposed=transposed,
         contiguous=all(map(_contiguous, main.inputs)),
-        last=_along_last(main) if len(along) == 1 else None,
-        given=given,
+        last=_along_last(main) if len(last_flags) == 1 else None,
+        present=present,
     )
 
 
@@ -274,11 +274,11 @@ def _along_last(main: Operator) -> bool | None:
     return dim % len(shape) == len(shape) - 1
 
 
-def _turned(main: Operator, itemsize: int) -> tuple[bool, ...]:
+def _transposed(main: Operator, itemsize: int) -> tuple[bool, ...]:
     """For the operands of a product whether they lie turned round; empty if that is not known."""
     if main.name not in _PRODUCTS or not all(map(_contiguous, main.inputs)):
         return ()
-    rows = [input_.shape[-1] for input_ in (*main.inputs, *main.outputs) if input_.shape]
+    rows = [tensor.shape[-1] for tensor in (*main.inputs, *main.outputs) if tensor.shape]
     if any(length is None or length * itemsize % 16 for length in rows):
         return ()
     return False, main.name == "linear"
@@ -300,12 +300,12 @@ def _others(
         family = step.family
         if family is None or family is heaviest.family or step.kind == "elementwise":
             continue
-        if step.seconds >= _MATTERS * total:
+        if step.seconds >= _MIN_SHARE * total:
             steps.setdefault(family.name, step)
-    found = []
-    for step in list(steps.values())[:_OTHERS]:
-        found += _for_step(analysis, step, kernels, gpu)[:1]
-    return found
+    candidates = []
+    for step in list(steps.values())[:_MAX_OTHERS]:
+        candidates += _for_step(analysis, step, kernels, gpu)[:1]
+    return candidates
 
 
 def _techniques(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from kb.architectures import any_runs_on
 from kb.context.diagnosing import Diagnose, diagnosed
-from kb.context.examples import asked_of, examples_for, production_rows
+from kb.context.examples import example_spec, examples_for, production_rows
 from kb.context.materials import Candidate
 from kb.context.models import ContextRequest
 from kb.context.problems import advise
@@ -14,7 +14,7 @@ from kb.gpus import device_of
 from kb.index.reader import Generation
 from kb.pasted.remarks import remarks_on
 from kb.profiles.keys import resolve_profile
-from kb.profiles.values import quantity, understood
+from kb.profiles.values import metric_values, quantity
 from kb.search.engine import Ranking, Searcher
 from kb.search.gates import GateVerdict, judge_gates
 from kb.search.models import Filters
@@ -24,7 +24,7 @@ _DEPTH = 12
 # The same where kernels of an operator are ranked: the largest family, matmul, has 36.
 _KERNEL_DEPTH = 60
 # Techniques below this share of the best one's score are noise next to it.
-_NOISE = 0.6
+_CUTOFF = 0.6
 # A profile's gates against a query's words, both in [0, 1].
 _GATE_WEIGHT = 1.0
 # Metrics of a profile that the facts repeat; the rest is in the reader's hands.
@@ -34,7 +34,7 @@ _PARTS = 3
 # A kernel that already does it gains little from reading about it.
 _ALREADY_USED = 0.3
 # What a kernel's text shows weighs as a match that is clear and not the best.
-_SEEN = 0.5
+_REMARK_SCORE = 0.5
 # How much of a pasted kernel is searched with: its head names the operator and the loop.
 _KERNEL_QUERY_CHARS = 2000
 # Focused beats comprehensive: an agent that reads four acts on none.
@@ -77,11 +77,11 @@ class Selection:
     abstained: bool
     operators: dict[str, str] = field(default_factory=dict)
     """Example kernel → the operator of a question or pasted kernel that it computes."""
-    lacking: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
     """Which operators asked for have no kernel that can be shown, in lines."""
     language: str | None = None
     """Of all examples: the one asked for, or that of the pasted kernel."""
-    seen: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     """What the text of a pasted kernel shows, in lines."""
     unlike: bool = False
     """Whether the example kernels compute something else than what was asked for."""
@@ -89,16 +89,16 @@ class Selection:
 
 def plain_forms(selection: Selection, generation: Generation) -> dict[str, str]:
     """Return the slugs of kernels that a better one of the selection improves on, with its slug."""
-    found: dict[str, str] = {}
+    better_of: dict[str, str] = {}
     slugs = [kernel.slug for kernel in selection.kernels]
     for place, slug in enumerate(slugs):
         entry = generation.kernels[slug].entry
         while entry.derived_from is not None and entry.derived_from in generation.kernels:
             plain = entry.derived_from
             if plain in slugs[place + 1 :]:
-                found.setdefault(plain, slug)
+                better_of.setdefault(plain, slug)
             entry = generation.kernels[plain].entry
-    return found
+    return better_of
 
 
 def select(
@@ -119,13 +119,13 @@ def select(
     answers = diagnosed(diagnose, profile, request, generation)
     ranking = _rank(request, searcher)
     scores, reasons, sections, code = _from_search(ranking, generation)
-    seen = remarks_on(request.kernel or "")
-    for slug in seen.techniques:
-        scores[slug] = scores.get(slug, 0.0) + _SEEN
+    remarks = remarks_on(request.kernel or "")
+    for slug in remarks.techniques:
+        scores[slug] = scores.get(slug, 0.0) + _REMARK_SCORE
         reasons[slug] = "; ".join(filter(None, (reasons.get(slug), "the kernel's text shows it")))
-    asked = asked_of(request, device)
+    spec = example_spec(request, device)
     # How the kernels of an operator rank among each other takes a longer list.
-    longer = _rank(request, searcher, _KERNEL_DEPTH) if asked.operators else ranking
+    longer = _rank(request, searcher, _KERNEL_DEPTH) if spec.operators else ranking
     kernels = _kernel_order(longer, generation)
     already = _already_used(request.kernel, searcher)
     verdicts = {
@@ -134,7 +134,7 @@ def select(
     choices: list[Choice] = []
     for slug, record in generation.techniques.items():
         entry = record.entry
-        if slug in request.exclude or not _allowed(entry, asked.language, device):
+        if slug in request.exclude or not _allowed(entry, spec.language, device):
             continue
         choice = _weigh(entry, scores.get(slug, 0.0), reasons.get(slug), verdicts[slug], answers)
         if choice is not None and slug in already:
@@ -145,9 +145,9 @@ def select(
     if diagnose and profile and not answers and ranking is None:
         choices = []  # gates that hold tell what may help, not what limits a kernel
     choices.sort(key=lambda choice: (-choice.score, choice.technique.slug))
-    choices = [c for c in choices if c.score >= _NOISE * choices[0].score][:MAX_TECHNIQUES]
+    choices = [c for c in choices if c.score >= _CUTOFF * choices[0].score][:MAX_TECHNIQUES]
     chosen = [choice.technique for choice in choices]
-    examples = examples_for(chosen, kernels, generation, request, asked)
+    examples = examples_for(chosen, kernels, generation, request, spec)
     slugs = [kernel.slug for kernel in examples.kernels]
     return Selection(
         techniques=choices,
@@ -157,14 +157,14 @@ def select(
         results=[],
         sections=sections,
         code=code,
-        production=production_rows(chosen, slugs, generation, request, asked.traits),
+        production=production_rows(chosen, slugs, generation, request, spec.traits),
         ignored=ignored,
         abstained=not choices and (not code or ranking is None or ranking.abstained),
         operators=examples.operators,
-        lacking=examples.lacking,
-        language=asked.language,
-        seen=seen.lines,
-        unlike=not examples.operators and bool(asked.operators or request.kernel),
+        missing=examples.missing,
+        language=spec.language,
+        remarks=remarks.lines,
+        unlike=not examples.operators and bool(spec.operators or request.kernel),
     )
 
 
@@ -184,29 +184,29 @@ def _select_problem(
     ranking = searcher.rank(request.query, _DEPTH, Filters()) if request.query else None
     scores, _, sections, _ = _from_search(ranking, generation)
     already = _already_used(kernel, searcher)
-    asked = {slug: (1.0 - 0.1 * n, why) for n, (slug, why) in enumerate(advice.techniques)}
+    advised = {slug: (1.0 - 0.1 * n, why) for n, (slug, why) in enumerate(advice.techniques)}
     choices: list[Choice] = []
     for slug, record in generation.techniques.items():
         entry = record.entry
         verdict = judge_gates(entry, profile)
-        told, why = asked.get(slug, (0.0, ""))
+        base, why = advised.get(slug, (0.0, ""))
         # What a profile speaks against is left out, whatever the operator.
         fits = slug not in request.exclude and _allowed(entry, request.language, device)
         if not fits or verdict.support < 0:
             continue
-        told *= _BESIDE_PROFILE if profile else 1.0
+        base *= _BESIDE_PROFILE if profile else 1.0
         answer, cause = answers.get(slug, (0.0, ""))
-        score = told + _GATE_WEIGHT * verdict.support + _QUERY_WEIGHT * scores.get(slug, 0.0)
+        score = base + _GATE_WEIGHT * verdict.support + _QUERY_WEIGHT * scores.get(slug, 0.0)
         score += answer
-        reasons = [each for each in (why, cause, *verdict.for_it) if each]
-        if not reasons and scores.get(slug, 0.0) >= _NOISE:
+        reasons = [reason for reason in (why, cause, *verdict.for_it) if reason]
+        if not reasons and scores.get(slug, 0.0) >= _CUTOFF:
             reasons = ["matches the query"]
         if slug in already:
             score *= _ALREADY_USED
             reasons.append("the kernel already uses it")
         if score > 0 and reasons:
-            shown = "; ".join(reason.rstrip(".") for reason in reasons)
-            choices.append(Choice(entry, round(min(score / 2, 1.0), 4), shown))
+            reason_text = "; ".join(reason.rstrip(".") for reason in reasons)
+            choices.append(Choice(entry, round(min(score / 2, 1.0), 4), reason_text))
     choices.sort(key=lambda choice: (-choice.score, choice.technique.slug))
     kernels = [candidate for candidate in advice.first if candidate.slug not in request.exclude]
     results = result_lines([candidate.slug for candidate in kernels], generation, request.gpu)
@@ -214,10 +214,10 @@ def _select_problem(
         techniques=choices[:MAX_TECHNIQUES],
         kernels=kernels,
         others=[other for other in advice.others if other.slug not in request.exclude],
-        facts=[*advice.facts, *_understood(profile)],
+        facts=[*advice.facts, *_profile_line(profile)],
         results=results,
         language=request.language,
-        seen=remarks_on(request.kernel or "").lines,
+        remarks=remarks_on(request.kernel or "").lines,
         sections=sections,
         code=[],
         production=[],
@@ -226,15 +226,15 @@ def _select_problem(
     )
 
 
-def _understood(profile: dict[str, float]) -> list[str]:
+def _profile_line(profile: dict[str, float]) -> list[str]:
     """Which numbers of a profile were understood, in one line."""
     if not profile:
         return []
-    told = ", ".join(
+    metrics = ", ".join(
         f"{metric.label} {quantity(metric.value, metric.unit)}"
-        for metric in understood(profile)[:_SHOWN_METRICS]
+        for metric in metric_values(profile)[:_SHOWN_METRICS]
     )
-    return [f"Profile: {told}."]
+    return [f"Profile: {metrics}."]
 
 
 def _rank(request: ContextRequest, searcher: Searcher, depth: int = _DEPTH) -> Ranking | None:
@@ -266,7 +266,9 @@ def _from_search(
             if kind == "technique":
                 sections.setdefault(slug, []).append(hit.row)
                 reason = (
-                    "named in the query" if slug in ranking.said.techniques else "matches the query"
+                    "named in the query"
+                    if slug in ranking.intent.techniques
+                    else "matches the query"
                 )
             else:
                 # A kernel speaks for all techniques it shows, so for each of them less.
@@ -314,9 +316,9 @@ def _weigh(
     answers: dict[str, tuple[float, str]],
 ) -> Choice | None:
     answer, cause = answers.get(entry.slug, (0.0, ""))
-    reasons = [each for each in (reason, cause) if each]
+    reasons = [text for text in (reason, cause) if text]
     reasons += verdict.for_it
-    reasons += [f"against it: {each}" for each in verdict.against_it]
+    reasons += [f"against it: {text}" for text in verdict.against_it]
     total = score + answer + _GATE_WEIGHT * verdict.support
     if total <= 0 or not (reason or cause or verdict.for_it):
         return None
@@ -324,5 +326,5 @@ def _weigh(
     return Choice(
         entry,
         round(min(total / _PARTS if answers else total / 2 if both else total, 1.0), 4),
-        "; ".join(each.rstrip(".") for each in reasons),
+        "; ".join(text.rstrip(".") for text in reasons),
     )

@@ -14,20 +14,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kb.context.assuming import FOR_TMA, NOTHING, Assumed, assume, drop_precision, require
+from kb.context.assuming import FOR_TMA, NOTHING, Assumptions, assume, drop_precision, require
 from kb.context.calls import (
     Uses,
-    argument_given,
     bound_name,
     has_call,
-    left_over,
+    is_unresolved,
     names_of,
+    passed_argument,
     read_names,
     remove_argument,
     uses_in,
 )
 from kb.context.docstrings import summary
-from kb.context.folding import Bindings, constant, copied, fold, is_docstring, is_identity
+from kb.context.folding import Bindings, clone_tree, fold, is_constant, is_docstring, is_identity
 from kb.context.printing import Printer
 from kb.parsing import PARSING
 
@@ -37,11 +37,11 @@ CHECKING = frozenset({"reference", "make_inputs", "agrees", "library"})
 # What docstrings say of operands whose layout a request may settle.
 _STRIDES = re.compile(r",? (?:of )?any strides")
 # Bytes of an element whose products ignore the precision asked of float32 ones.
-_HALF = 2
+_HALF_BYTES = 2
 # A constant that reaches one helper reaches the next in the next pass; files have four levels.
-_PASSES = 6
+_MAX_PASSES = 6
 # A pass folds one argument of each function; kernels have up to ten, and helpers come after them.
-_CONSTANTS = 24
+_MAX_FOLDS = 24
 _WRITES = frozenset({"store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas",
                      "atomic_xchg", "atomic_or", "atomic_and", "debug_barrier",
                      "device_assert", "static_assert", "inline_asm_elementwise"})  # fmt: skip
@@ -62,7 +62,9 @@ class ShortForm:
 
 
 @lru_cache(maxsize=512)
-def short_form(code: str, options: Options = (), assumed: Assumed = NOTHING) -> ShortForm | None:
+def short_form(
+    code: str, options: Options = (), assumed: Assumptions = NOTHING
+) -> ShortForm | None:
     """Return the short form of a Triton kernel file, or None if it has no host function.
 
     Parameters
@@ -84,7 +86,7 @@ def short_form(code: str, options: Options = (), assumed: Assumed = NOTHING) -> 
         return None
     file = _File(module, functions)
     file.settle(assumed)
-    file.specialise(dict(options), assumed.given)
+    file.specialise(dict(options), assumed.present)
     file.trim()
     file.drop_unused()
     body = file.statements()
@@ -98,12 +100,12 @@ class _File:
         self._identities = {name for name, node in functions.items() if is_identity(node)}
         self._folded: Bindings = {}
         """Options of the host function that are no parameters any more."""
-        self._walked: dict[ast.stmt, Uses] = {}
+        self._uses_cache: dict[ast.stmt, Uses] = {}
         """What was found in trees that were not changed since."""
 
     # Constants
 
-    def settle(self, assumed: Assumed) -> None:
+    def settle(self, assumed: Assumptions) -> None:
         """Fold what the request settles about tensors: dtype, layout, sizes, device."""
         if assumed == NOTHING:
             return
@@ -113,24 +115,24 @@ class _File:
         pairs = for_tma is not None and isinstance(for_tma.returns, ast.Subscript)
         for name, function in self._functions.items():
             if function.decorator_list:
-                if assumed.itemsize == _HALF:
+                if assumed.itemsize == _HALF_BYTES:
                     drop_precision(function)
                 continue
             bindings = assume(function, assumed, operands, pairs=pairs)
             self._functions[name] = fold(function, bindings, self._identities)
         entry = self._functions[ENTRY]
-        if assumed.turned and ast.get_docstring(entry) is not None:
+        if assumed.transposed and ast.get_docstring(entry) is not None:
             text = str(entry.body[0].value.value)  # type: ignore[attr-defined]
             entry.body[0].value = ast.Constant(_STRIDES.sub("", text))  # type: ignore[attr-defined]
 
-    def specialise(self, options: dict[str, str | int | None], given: tuple[str, ...] = ()) -> None:
+    def specialise(self, options: dict[str, str | int | None], fixed: tuple[str, ...] = ()) -> None:
         """Fold options that are never given, from the host function inwards."""
         entry = self._functions[ENTRY]
         bindings: Bindings = {}
         arguments = entry.args
         defaults = arguments.defaults
-        named = arguments.args[len(arguments.args) - len(defaults) :]
-        for argument, default in zip(named, defaults, strict=True):
+        optional = arguments.args[len(arguments.args) - len(defaults) :]
+        for argument, default in zip(optional, defaults, strict=True):
             name = argument.arg
             if name in options:
                 bindings[name] = ast.Constant(options[name])
@@ -141,10 +143,10 @@ class _File:
                 bindings[name] = ast.Constant(value)
         if bindings:
             self._functions[ENTRY] = fold(entry, bindings, self._identities)
-            left = {argument.arg for argument in self._functions[ENTRY].args.args}
-            self._folded = {name: value for name, value in bindings.items() if name not in left}
-        require(self._functions[ENTRY], given)
-        for _ in range(_CONSTANTS):
+            params = {argument.arg for argument in self._functions[ENTRY].args.args}
+            self._folded = {name: value for name, value in bindings.items() if name not in params}
+        require(self._functions[ENTRY], fixed)
+        for _ in range(_MAX_FOLDS):
             if not self._propagate():
                 break
 
@@ -159,18 +161,18 @@ class _File:
         changed = False
         for name, function, calls in self._helpers():
             for place, argument in enumerate(list(function.args.args)):
-                given = [argument_given(call, place, argument.arg, function) for call in calls]
-                first = given[0]
-                if first is None or not constant(first, self._identities):
+                values = [passed_argument(call, place, argument.arg, function) for call in calls]
+                first = values[0]
+                if first is None or not is_constant(first, self._identities):
                     continue
-                if any(each is None or ast.dump(each) != ast.dump(first) for each in given):
+                if any(value is None or ast.dump(value) != ast.dump(first) for value in values):
                     continue
                 folded = fold(function, {argument.arg: first}, self._identities)
-                if len(folded.args.args) == len(function.args.args) or left_over(folded, first):
+                if len(folded.args.args) == len(function.args.args) or is_unresolved(folded, first):
                     continue
                 for call in calls:
                     remove_argument(call, place, argument.arg)
-                self._walked.clear()
+                self._uses_cache.clear()
                 self._functions[name] = folded
                 changed = True
                 break
@@ -178,47 +180,47 @@ class _File:
 
     def _helpers(self) -> Iterator[tuple[str, ast.FunctionDef, list[ast.Call]]]:
         """Functions that are used by being called alone, and their calls."""
-        self._walked.clear()
-        reached = self._reached()
+        self._uses_cache.clear()
+        reached = self._reachable()
         for name in list(self._functions):
             if name == ENTRY or name not in reached or name in self._identities:
                 continue
             callers = [self._functions[other] for other in reached if other in self._functions]
             calls = [call for caller in callers for call in self._uses(caller).calls.get(name, ())]
-            if calls and not self._passed_on(name, reached):
+            if calls and not self._escapes(name, reached):
                 yield name, self._functions[name], calls
 
-    def _passed_on(self, name: str, reached: set[str]) -> bool:
+    def _escapes(self, name: str, reached: set[str]) -> bool:
         """Whether a function is used other than by being called."""
         used = called = 0
         for other in reached:
             node = self._functions.get(other)
             if node is None or other == name:
                 continue
-            found = self._uses(node)
-            used += found.names[name]
-            called += len(found.calls.get(name, ()))
+            uses = self._uses(node)
+            used += uses.names[name]
+            called += len(uses.calls.get(name, ()))
         return used != called
 
     def _uses(self, node: ast.stmt) -> Uses:
-        if node not in self._walked:
-            self._walked[node] = uses_in(node)
-        return self._walked[node]
+        if node not in self._uses_cache:
+            self._uses_cache[node] = uses_in(node)
+        return self._uses_cache[node]
 
     def drop_unused(self) -> bool:
         """Take parameters that nothing reads out of functions and of their calls."""
         changed = False
         for name, function, calls in self._helpers():
-            read = read_names(function.body)
+            names_read = read_names(function.body)
             for place, argument in reversed(list(enumerate(function.args.args))):
-                if argument.arg in read:
+                if argument.arg in names_read:
                     continue
-                given = [argument_given(call, place, argument.arg, function) for call in calls]
-                if any(each is None or has_call(each) for each in given):
+                values = [passed_argument(call, place, argument.arg, function) for call in calls]
+                if any(value is None or has_call(value) for value in values):
                     continue
                 for call in calls:
                     remove_argument(call, place, argument.arg)
-                self._walked.clear()
+                self._uses_cache.clear()
                 unused: Bindings = {argument.arg: ast.Constant(None)}
                 function = fold(function, unused, set())  # noqa: PLW2901 (the next works on it)
                 self._functions[name] = function
@@ -230,18 +232,18 @@ class _File:
     def trim(self) -> None:
         """Drop checks of arguments, work for the CPU interpreter, and what nothing uses then."""
         for name, function in self._functions.items():
-            trimmed = copied(function)
+            trimmed = clone_tree(function)
             jit = bool(trimmed.decorator_list)
             docstring = trimmed.body[0] if name == ENTRY and is_docstring(trimmed.body[0]) else None
             trimmed.body = [
                 statement for statement in trimmed.body if not is_docstring(statement)
             ] or trimmed.body
             if not jit:
-                trimmed.body = _without_checks(trimmed.body)
+                trimmed.body = _strip_checks(trimmed.body)
                 trimmed.returns = None
                 for argument in (*trimmed.args.args, *trimmed.args.kwonlyargs):
                     argument.annotation = None
-            for _ in range(_PASSES):
+            for _ in range(_MAX_PASSES):
                 if not _drop_dead(trimmed.body, read_names(trimmed.body), jit):
                     break
             if docstring is not None:
@@ -257,9 +259,9 @@ class _File:
         text = summary(str(docstring.value.value), self._folded)
         return ast.copy_location(ast.Expr(ast.Constant(text)), docstring)
 
-    def _reached(self) -> set[str]:
+    def _reachable(self) -> set[str]:
         """Names of the file that the host function uses, directly or through others."""
-        defined = self._defined()
+        defined = self._definitions()
         waiting, reached = [ENTRY], set[str]()
         while waiting:
             name = waiting.pop()
@@ -270,50 +272,50 @@ class _File:
             waiting += sorted(self._uses(node).names.keys() & defined.keys() - reached)
         return reached
 
-    def _defined(self) -> dict[str, ast.stmt]:
-        found: dict[str, ast.stmt] = {}
+    def _definitions(self) -> dict[str, ast.stmt]:
+        statements: dict[str, ast.stmt] = {}
         for statement in self._module.body:
             for name in names_of(statement):
-                found[name] = self._functions.get(name, statement)
-        return found
+                statements[name] = self._functions.get(name, statement)
+        return statements
 
     def statements(self) -> list[ast.stmt]:
         """Top-level statements of the short form, in the file's order."""
-        reached = self._reached() - CHECKING
+        reached = self._reachable() - CHECKING
         body: list[ast.stmt] = []
         for statement in self._module.body:
             if isinstance(statement, ast.FunctionDef):
                 if statement.name in reached:
                     body.append(self._functions[statement.name])
             elif isinstance(statement, ast.Import | ast.ImportFrom):
-                kept = [a for a in statement.names if bound_name(a) in reached]
-                if kept:
-                    used = copy.copy(statement)
-                    used.names = kept
-                    body.append(used)
+                aliases = [a for a in statement.names if bound_name(a) in reached]
+                if aliases:
+                    import_ = copy.copy(statement)
+                    import_.names = aliases
+                    body.append(import_)
             elif not is_docstring(statement) and any(n in reached for n in names_of(statement)):
                 body.append(statement)
         return body
 
 
-def _without_checks(body: list[ast.stmt]) -> list[ast.stmt]:
-    kept: list[ast.stmt] = []
+def _strip_checks(body: list[ast.stmt]) -> list[ast.stmt]:
+    statements: list[ast.stmt] = []
     for statement in body:
         if isinstance(statement, ast.If):
             raises = len(statement.body) == 1 and isinstance(statement.body[0], ast.Raise)
             if not statement.orelse and (raises or _for_interpreter(statement.test)):
                 continue
-            statement.body = _without_checks(statement.body)
-            statement.orelse = _without_checks(statement.orelse)
+            statement.body = _strip_checks(statement.body)
+            statement.orelse = _strip_checks(statement.orelse)
             if not statement.body and not statement.orelse:
                 continue
             statement.body = statement.body or [ast.Pass()]
         elif isinstance(statement, ast.For):
-            statement.body = _without_checks(statement.body)
+            statement.body = _strip_checks(statement.body)
             if not statement.body:
                 continue
-        kept.append(statement)
-    return kept
+        statements.append(statement)
+    return statements
 
 
 def _for_interpreter(test: ast.expr) -> bool:
@@ -327,24 +329,24 @@ def _for_interpreter(test: ast.expr) -> bool:
     )
 
 
-def _drop_dead(body: list[ast.stmt], read: set[str], jit: bool) -> bool:
+def _drop_dead(body: list[ast.stmt], names_read: set[str], jit: bool) -> bool:
     """Drop assignments of names that nothing reads; True if there were some."""
     changed = False
     for statement in list(body):
         if isinstance(statement, ast.Assign) and len(body) > 1:
             assigned = _assigned(statement.targets[0])
-            if assigned and assigned.isdisjoint(read) and _pure(statement.value, jit):
+            if assigned and assigned.isdisjoint(names_read) and _pure(statement.value, jit):
                 body.remove(statement)
                 changed = True
                 continue
         for block in ("body", "orelse"):
             inner = getattr(statement, block, None)
             if isinstance(inner, list):
-                changed = _drop_dead(inner, read, jit) or changed
+                changed = _drop_dead(inner, names_read, jit) or changed
         empty = (
             isinstance(statement, ast.If)
             and not statement.orelse
-            and all(isinstance(each, ast.Pass) for each in statement.body)
+            and all(isinstance(child, ast.Pass) for child in statement.body)
         )
         if empty and len(body) > 1:
             body.remove(statement)

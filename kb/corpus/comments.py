@@ -53,11 +53,11 @@ def literals_and_comments(code: str, language: str) -> Iterator[Span]:
     opens = _OPENS_SLASH if has_slashes else _OPENS_HASH
     scan = _Scan(code, triple_quotes=not has_slashes)
     at = 0
-    while (found := opens.search(code, at)) is not None:
-        span = scan.at(found.start(), found[0])
+    while (match := opens.search(code, at)) is not None:
+        span = scan.at(match.start(), match[0])
         if span is not None:
             yield span
-        at = span.end if span is not None else found.end()
+        at = span.end if span is not None else match.end()
 
 
 class _Scan:

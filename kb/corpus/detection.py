@@ -49,27 +49,27 @@ class Detector:
 
     def techniques(self, code: str, language: str) -> tuple[str, ...]:
         """Slugs of the techniques recognised in `code`, sorted; comments do not count."""
-        chosen = _PATTERNS_OF.get(language)
-        if chosen is None:
+        language_ = _PATTERNS_OF.get(language)
+        if language_ is None:
             return ()
         bare = without_comments(code, language)
-        languages = [chosen]
+        languages = [language_]
         if language == "python" and _CUTE_DSL.search(bare):
             languages.append("cuda")
-        searched = encoded(bare)
-        found: set[str] = set()
-        for each in languages:
-            for rule in self._candidates(each, searched):
-                if rule.slug not in found and rule.pattern.search(searched):
-                    found.add(rule.slug)
-        return tuple(sorted(found))
+        text = encoded(bare)
+        slugs: set[str] = set()
+        for name in languages:
+            for rule in self._candidates(name, text):
+                if rule.slug not in slugs and rule.pattern.search(text):
+                    slugs.add(rule.slug)
+        return tuple(sorted(slugs))
 
     def _candidates(self, language: str, text: bytes) -> list[_Rule]:
         """The rules whose words a text holds."""
         rules, screen = self._rules[language], self._screens.get(language)
-        return rules if screen is None else [rules[place] for place in screen.passed(text)]
+        return rules if screen is None else [rules[place] for place in screen.candidates(text)]
 
     def bottlenecks(self, techniques: Sequence[str]) -> tuple[str, ...]:
         """The bottlenecks that these techniques relieve, in the taxonomy's order."""
-        relieved = {each for slug in techniques for each in self._bottlenecks.get(slug, ())}
+        relieved = {kind for slug in techniques for kind in self._bottlenecks.get(slug, ())}
         return tuple(name for name in taxonomy() if name in relieved)

@@ -24,7 +24,7 @@ Dtype = Literal[
 # The first section of a technique: what to do, and the code that shows it.
 IN_SHORT = "In short"
 # How much of a pattern an error about it shows.
-_SHOWN = 120
+_QUOTED = 120
 # The body of a technique entry holds exactly these level-2 headings, in this order.
 TECHNIQUE_SECTIONS = (
     IN_SHORT,
@@ -112,14 +112,14 @@ def _compiles(pattern: str) -> str:
     try:
         linear_pattern(pattern)
     except InvalidInputError as error:
-        raise ValueError(f"detect pattern '{pattern[:_SHOWN]}' cannot be used: {error}") from error
+        raise ValueError(f"detect pattern '{pattern[:_QUOTED]}' cannot be used: {error}") from error
     return pattern
 
 
 Pattern = Annotated[str, Field(max_length=MAX_PATTERN_CHARS), AfterValidator(_compiles)]
 # Nobody writes so many for one technique, and every one is looked for in every piece of code.
-_MOST_PATTERNS = 100
-Patterns = Annotated[tuple[Pattern, ...], Field(max_length=_MOST_PATTERNS)]
+_MAX_PATTERNS = 100
+Patterns = Annotated[tuple[Pattern, ...], Field(max_length=_MAX_PATTERNS)]
 
 
 class Detect(_Model):

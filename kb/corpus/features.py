@@ -21,10 +21,10 @@ _CODE = frozenset({"triton", "python", "cuda", "cpp"})
 _COMMON = ({"float64", "float32"}, {"int64", "int32"})
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
 _SCOPES = re.compile(r"[.:]+")
-_SPOKEN = re.compile(r"[a-z0-9]+")
+_WORD = re.compile(r"[a-z0-9]+")
 # Code between these runs on the newer architectures, other code beside it on the older ones.
 _GUARD = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(.*)$", re.MULTILINE)
-_DEEPEST = 32
+_MAX_DEPTH = 32
 _ARCHITECTURE_TEST = re.compile(r"__CUDA_ARCH|CUDA_ARCH|_ENABLED\b|_SUPPORTED\b|__CUDACC_VER")
 _ELSE = re.compile(r"^[ \t]*#[ \t]*else\b.*$", re.MULTILINE)
 _NONE = re.compile(r"INVALID_CONTROL_PATH|\btrap\b|\bassert\(|printf\(|NOT_IMPLEMENTED")
@@ -80,17 +80,17 @@ def features_version() -> str:
 def operators_named(words: str) -> tuple[str, ...]:
     """Every family named in lower-case, space-separated words; special families first."""
     patterns, screen = _spoken_operators()
-    said = encoded(words)
-    passed = (patterns[place] for place in screen.passed(said))
-    return tuple(family for family, pattern in passed if pattern.search(said))
+    text = encoded(words)
+    candidates = (patterns[place] for place in screen.candidates(text))
+    return tuple(family for family, pattern in candidates if pattern.search(text))
 
 
 def dtypes_named(words: str) -> frozenset[str]:
     """The dtypes that words of a question or code name: `fp8` stands for several."""
     spoken: dict[str, list[str]] = _data("features.yaml")["spoken"]
-    said = frozenset(_SPOKEN.findall(words.lower()))
-    named = {dtype for word in said & spoken.keys() for dtype in spoken[word]}
-    return frozenset(named | set(_dtypes(encoded(words))))
+    tokens = frozenset(_WORD.findall(words.lower()))
+    dtypes = {dtype for word in tokens & spoken.keys() for dtype in spoken[word]}
+    return frozenset(dtypes | set(_dtypes(encoded(words))))
 
 
 _data = cache(read_data)
@@ -132,12 +132,12 @@ def _numbers() -> tuple[tuple[str, AnyOf], ...]:
 
 
 @cache
-def _named(name: str, *, general: bool) -> str | None:
+def _family_named(name: str, *, general: bool) -> str | None:
     """The family that a name, its words parted by spaces, goes by."""
-    said = encoded(name)
+    text = encoded(name)
     for family in _operators():
         pattern = family.general if general else family.names
-        if pattern is not None and pattern.search(said):
+        if pattern is not None and pattern.search(text):
             return family.value
     return None
 
@@ -156,9 +156,9 @@ def _operator(code: bytes, symbol: str | None, path: str) -> str | None:
     places = [" ".join(_WORDS.findall(place)).lower() for place in _places(symbol, path)]
     for general in (False, True):
         for place in places:
-            found = _named(place, general=general)
-            if found is not None:
-                return found
+            family_ = _family_named(place, general=general)
+            if family_ is not None:
+                return family_
     for family in _operators():
         if family.code is not None and family.code.search(code):
             return family.value
@@ -166,10 +166,10 @@ def _operator(code: bytes, symbol: str | None, path: str) -> str | None:
 
 
 def _dtypes(code: bytes) -> tuple[str, ...]:
-    found = [dtype for dtype, spelling in _numbers() if spelling.search(code)]
+    dtypes = [dtype for dtype, spelling in _numbers() if spelling.search(code)]
     floats, indices = _COMMON
-    narrow = [dtype for dtype in found if dtype not in floats | indices]
-    return tuple(sorted(narrow or [each for each in found if each in floats] or found))
+    narrow = [dtype for dtype in dtypes if dtype not in floats | indices]
+    return tuple(sorted(narrow or [d for d in dtypes if d in floats] or dtypes))
 
 
 def _architectures(bare: str, symbol: str | None, path: str) -> tuple[str, ...]:
@@ -189,23 +189,23 @@ def _always_compiled(bare: str) -> str:
         return bare
     out: list[str] = []
     at = 0
-    opened: list[tuple[int, bool, bool]] = []  # start, tests an architecture, has an #else
+    open_ifs: list[tuple[int, bool, bool]] = []  # start, tests an architecture, has an #else
     for match in _GUARD.finditer(bare):
         word, rest = match[1], match[2]
         if word in {"if", "ifdef", "ifndef"}:
-            opened.append((match.start(), bool(_ARCHITECTURE_TEST.search(rest)), False))
-        elif word in {"else", "elif"} and opened:
-            start, tests, _ = opened[-1]
-            opened[-1] = (start, tests, True)
-        elif word == "endif" and opened:
-            start, tests, other = opened.pop()
-            near = len(opened) < _DEEPEST  # each region is read again by those around it
-            if near and tests and other and start >= at and not _fails(bare[start : match.end()]):
+            open_ifs.append((match.start(), bool(_ARCHITECTURE_TEST.search(rest)), False))
+        elif word in {"else", "elif"} and open_ifs:
+            start, tests, _ = open_ifs[-1]
+            open_ifs[-1] = (start, tests, True)
+        elif word == "endif" and open_ifs:
+            start, tests, other = open_ifs.pop()
+            near = len(open_ifs) < _MAX_DEPTH  # each region is read again by those around it
+            if near and tests and other and start >= at and not _refuses(bare[start : match.end()]):
                 out.append(bare[at:start])
                 at = match.end()
     return "".join([*out, bare[at:]])
 
 
-def _fails(region: str) -> bool:
+def _refuses(region: str) -> bool:
     """Whether the other form only says that there is none."""
     return _NONE.search(_ELSE.split(region, maxsplit=1)[-1]) is not None

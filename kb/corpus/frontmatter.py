@@ -62,10 +62,10 @@ def _line_of(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:
     line = node.start_mark.line if node is not None else 0
     for part in location:
         if isinstance(node, yaml.MappingNode):
-            found = next(((k, v) for k, v in node.value if k.value == part), None)
-            if found is None:
+            pair = next(((k, v) for k, v in node.value if k.value == part), None)
+            if pair is None:
                 break
-            line, node = found[0].start_mark.line, found[1]
+            line, node = pair[0].start_mark.line, pair[1]
         elif (
             isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value)
         ):
@@ -80,19 +80,19 @@ def _refuse_repeated_keys(root: yaml.Node | None, first_line: int, path: str) ->
     """YAML keeps the last of two equal keys silently; a reader would lose the first."""
     waiting = [root]
     # An alias repeats a node, and may refer to a node that contains the alias.
-    looked_at: set[int] = set()
+    visited: set[int] = set()
     while waiting:
         node = waiting.pop()
-        if id(node) in looked_at:
+        if id(node) in visited:
             continue
-        looked_at.add(id(node))
+        visited.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            seen: set[str] = set()
+            keys: set[str] = set()
             for key, value in node.value:
-                if key.value in seen:
+                if key.value in keys:
                     line = first_line + key.start_mark.line
                     raise EntryError(f"{path}:{line}: key '{key.value}' is given twice")
-                seen.add(key.value)
+                keys.add(key.value)
                 waiting.append(value)
         elif isinstance(node, yaml.SequenceNode):
             waiting.extend(node.value)

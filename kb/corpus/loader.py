@@ -160,12 +160,12 @@ def _kernels(root: Path) -> Iterator[KernelFile]:
 
 
 def _check_unique(files: tuple[TechniqueFile, ...] | tuple[KernelFile, ...]) -> None:
-    seen: dict[str, str] = {}
+    path_of: dict[str, str] = {}
     for file in files:
         slug = file.entry.slug
-        if slug in seen:
-            raise _at(file, "slug", f"slug '{slug}' is already taken by {seen[slug]}")
-        seen[slug] = file.path
+        if slug in path_of:
+            raise _at(file, "slug", f"slug '{slug}' is already taken by {path_of[slug]}")
+        path_of[slug] = file.path
 
 
 def _at(file: TechniqueFile | KernelFile, key: str, problem: str) -> EntryError:
@@ -179,14 +179,14 @@ def _check_references(
     known_techniques = {file.entry.slug for file in techniques}
     known_techniques.update(slug for slugs in taxonomy().values() for slug in slugs)
     for technique in techniques:
-        mine = technique.entry.slug
+        own_slug = technique.entry.slug
         for slug in technique.entry.examples:
             if slug not in known_kernels:
                 problem = f"examples names no kernel of this corpus: '{slug}'"
                 raise _at(technique, "examples", problem)
             # The kernel's own list makes the link; `examples` only puts the best first.
-            if mine not in known_kernels[slug].techniques:
-                problem = f"example '{slug}' does not list technique '{mine}'"
+            if own_slug not in known_kernels[slug].techniques:
+                problem = f"example '{slug}' does not list technique '{own_slug}'"
                 raise _at(technique, "examples", problem)
     for kernel in kernels:
         base = kernel.entry.derived_from

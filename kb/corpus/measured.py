@@ -7,7 +7,7 @@ from kb.corpus.entries import Kernel, Technique, Verified
 
 NOT_MEASURED = "not measured"
 # More would crowd out what the line is about; the entry itself lists all.
-_SHOWN = 3
+_LIMIT = 3
 
 
 # A baseline that takes over 1.67 times as long as one of PyTorch's forms is none that anybody would
@@ -28,17 +28,17 @@ def own_records(technique: Technique, kernels: Mapping[str, Kernel]) -> list[Ver
     Of a pair of kernels that differ in this technique alone, whose plain one is no straw man:
     what other changes gained, and what any code gains over a slow baseline, is the kernel's.
     """
-    own = []
+    records = []
     for record in technique.verified:
-        shown = kernels.get(record.shape.partition(" ")[0])
+        kernel = kernels.get(record.shape.partition(" ")[0])
         plain = kernels.get(record.baseline)
-        if shown is None or plain is None or is_slow(plain):
+        if kernel is None or plain is None or is_slow(plain):
             continue
-        if shown.derived_from != record.baseline:
+        if kernel.derived_from != record.baseline:
             continue
-        if set(shown.techniques) - set(plain.techniques) == {technique.slug}:
-            own.append(record)
-    return own
+        if set(kernel.techniques) - set(plain.techniques) == {technique.slug}:
+            records.append(record)
+    return records
 
 
 def is_slow(kernel: Kernel) -> bool:
@@ -103,15 +103,15 @@ def measured_line(records: Sequence[Verified], *, brief: bool = False) -> str:
     if not records:
         return NOT_MEASURED
     first = records[0]
-    shown = [record for record in records if record.gpu == first.gpu][:_SHOWN]
-    gains = ", ".join(f"{verified.speedup:.2f}x over {verified.baseline}" for verified in shown)
+    top = [record for record in records if record.gpu == first.gpu][:_LIMIT]
+    gains = ", ".join(f"{verified.speedup:.2f}x over {verified.baseline}" for verified in top)
     if brief:
         return f"measured on {first.gpu}: {gains}"
     head = f"measured on {first.gpu}, {first.date}"
-    if len({(verified.shape, verified.dtype) for verified in shown}) == 1:
+    if len({(verified.shape, verified.dtype) for verified in top}) == 1:
         return f"{head}, {first.shape} {first.dtype}: {gains}"
     gains = ", ".join(
         f"{verified.speedup:.2f}x over {verified.baseline} ({verified.shape} {verified.dtype})"
-        for verified in shown
+        for verified in top
     )
     return f"{head}: {gains}"

@@ -11,8 +11,8 @@ from functools import cache
 from kb.patterns import AnyOf, any_of, encoded
 from kb.vocabulary import read_data
 
-_WHOLE = re.compile(r"[a-z0-9]+")
-_APART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
+_WORD = re.compile(r"[a-z0-9]+")
+_SUBWORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,46 +42,46 @@ def operators_asked(text: str, *, symbol: bool = False) -> tuple[str, ...]:
     tuple[str, ...]
         Names of `kb/data/operators.yaml`, in its order; of one family, the closest kind first.
     """
-    table, said = _vocabulary(), encoded(_said(text))
-    named = {op for op, operator in table.items() if operator.names and operator.names.search(said)}
-    if symbol and not named:
-        named = {
+    table, words = _vocabulary(), encoded(_normalized_words(text))
+    ops = {op for op, operator in table.items() if operator.names and operator.names.search(words)}
+    if symbol and not ops:
+        ops = {
             op
             for op, operator in table.items()
-            if operator.general and operator.general.search(said)
+            if operator.general and operator.general.search(words)
         }
     for op, operator in table.items():  # parents stand before their kinds
         beside = operator.parent is not None and any(
-            is_kind(other, operator.parent) for other in named
+            is_kind(other, operator.parent) for other in ops
         )
-        if beside and operator.within is not None and operator.within.search(said):
-            named.add(op)
-    named = _exact(named)
+        if beside and operator.within is not None and operator.within.search(words):
+            ops.add(op)
+    ops = _most_specific(ops)
     for op, operator in table.items():
         own = operator.names or operator.within or operator.general
-        if operator.parts and not own and named.issuperset(operator.parts):
-            named = _exact({*named, op})
+        if operator.parts and not own and ops.issuperset(operator.parts):
+            ops = _most_specific({*ops, op})
     order = {op: place for place, op in enumerate(table)}
 
     def place(op: str) -> tuple[int, int, int]:
         line = lineage(op)
         return order[line[-1]], -len(line), order[op]
 
-    return tuple(sorted(named, key=place))
+    return tuple(sorted(ops, key=place))
 
 
-def _said(text: str) -> str:
+def _normalized_words(text: str) -> str:
     """The words of a text, then those of its names apart: `RoPE` is one, `addRMSNorm` three."""
-    whole, apart = _WHOLE.findall(text.lower()), _APART.findall(text)
-    return f"{' '.join(whole)}\n{' '.join(apart).lower()}"
+    whole, subwords = _WORD.findall(text.lower()), _SUBWORD.findall(text)
+    return f"{' '.join(whole)}\n{' '.join(subwords).lower()}"
 
 
-def _exact(named: Iterable[str]) -> set[str]:
+def _most_specific(candidates: Iterable[str]) -> set[str]:
     """Without what others of them are kinds of or contain."""
-    ops = set(named)
-    closest = ops - {each for op in ops for each in lineage(op)[1:]}
+    ops = set(candidates)
+    closest = ops - {name for op in ops for name in lineage(op)[1:]}
     table = _vocabulary()
-    parts = {op: {part for each in lineage(op) for part in table[each].parts} for op in closest}
+    parts = {op: {part for name in lineage(op) for part in table[name].parts} for op in closest}
     return {
         op
         for op in closest
@@ -91,11 +91,11 @@ def _exact(named: Iterable[str]) -> set[str]:
 
 def lineage(op: str) -> tuple[str, ...]:
     """An operator and what it is a kind of, the nearest first; of an unknown one, itself."""
-    found = [op]
+    chain = [op]
     table = _vocabulary()
-    while (each := table.get(found[-1])) is not None and each.parent is not None:
-        found.append(each.parent)
-    return tuple(found)
+    while (operator := table.get(chain[-1])) is not None and operator.parent is not None:
+        chain.append(operator.parent)
+    return tuple(chain)
 
 
 def is_kind(op: str, family: str) -> bool:
@@ -106,19 +106,19 @@ def is_kind(op: str, family: str) -> bool:
 @cache
 def kinds_of(op: str) -> tuple[str, ...]:
     """An operator, then its kinds in the order of the vocabulary."""
-    return (op, *(each for each in _vocabulary() if each != op and is_kind(each, op)))
+    return (op, *(kind for kind in _vocabulary() if kind != op and is_kind(kind, op)))
 
 
 @cache
 def _vocabulary() -> dict[str, _Operator]:
-    found = {}
+    operators = {}
     for op, marks in read_data("operators.yaml").items():
         names = [*marks.get("asked", marks.get("names", ())), *marks.get("spoken", ())]
-        found[op] = _Operator(
+        operators[op] = _Operator(
             marks.get("parent"),
             tuple(marks.get("parts", ())),
             any_of(names),
             any_of(marks.get("within", ())),
             any_of(marks.get("general", ())),
         )
-    return found
+    return operators

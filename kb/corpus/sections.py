@@ -58,18 +58,18 @@ def check_sections(name: str, front: FrontMatter) -> None:
         A section is missing, extra or out of order, or *In short* has no prose, too much of it, or
         not exactly one code block of at most `SHORT_CODE_LINES` lines; names file and line.
     """
-    found = sections(front)
-    for section, expected in zip(found, TECHNIQUE_SECTIONS, strict=False):
+    actual = sections(front)
+    for section, expected in zip(actual, TECHNIQUE_SECTIONS, strict=False):
         if section.title != expected:
             problem = f"section '{section.title}' is where '{expected}' belongs"
             raise EntryError(f"{name}:{section.line}: {problem}")
-    if len(found) < len(TECHNIQUE_SECTIONS):
-        problem = f"missing section '{TECHNIQUE_SECTIONS[len(found)]}'"
+    if len(actual) < len(TECHNIQUE_SECTIONS):
+        problem = f"missing section '{TECHNIQUE_SECTIONS[len(actual)]}'"
         raise EntryError(f"{name}:{front.body_line}: {problem}")
-    if len(found) > len(TECHNIQUE_SECTIONS):
-        extra = found[len(TECHNIQUE_SECTIONS)]
+    if len(actual) > len(TECHNIQUE_SECTIONS):
+        extra = actual[len(TECHNIQUE_SECTIONS)]
         raise EntryError(f"{name}:{extra.line}: extra section '{extra.title}'")
-    for line, problem in _short_problems(found[0]):
+    for line, problem in _short_problems(actual[0]):
         raise EntryError(f"{name}:{line}: '{IN_SHORT}' {problem}")
 
 
@@ -86,8 +86,8 @@ def _short_problems(section: Section) -> Iterator[tuple[int, str]]:
     at = section.line + 1 + opening
     language = section.lines[opening].strip().removeprefix(_FENCE)
     if language not in SHORT_LANGUAGES:
-        wanted = " or ".join(SHORT_LANGUAGES)
-        yield at, f"has a code block in '{language}': write it in {wanted}"
+        allowed = " or ".join(SHORT_LANGUAGES)
+        yield at, f"has a code block in '{language}': write it in {allowed}"
     code = closing - opening - 1
     if not 0 < code <= SHORT_CODE_LINES:
         yield at, f"has {code} lines of code: write 1 to {SHORT_CODE_LINES}"

@@ -91,14 +91,14 @@ class OpenAIEmbedder:
             raise EmbedderError(self._unusable("no list of vectors of one length")) from error
         if vectors.ndim != 2 or len(vectors) != len(sent):
             raise EmbedderError(self._unusable(f"{len(rows)} vectors for {len(sent)} texts"))
-        found = vectors.shape[1]
+        dimensions = vectors.shape[1]
         with self._lock:
             if self._dimensions is None:
-                self._dimensions = found
-            known = self._dimensions
-        if found != known:
+                self._dimensions = dimensions
+            expected = self._dimensions
+        if dimensions != expected:
             raise EmbedderError(
-                self._unusable(f"vectors of {found} dimensions after vectors of {known}")
+                self._unusable(f"vectors of {dimensions} dimensions after vectors of {expected}")
             )
         return unit_rows(vectors, self.name)
 

@@ -17,7 +17,7 @@ from kb.index.manifest import Manifest, read_manifest, write_manifest
 from kb.index.reader import open_generation
 from kb.index.store import ChunkStore
 from kb.index.vectors import VectorMatrix
-from kb.index.writer import IndexWriter, explained
+from kb.index.writer import IndexWriter, explain_write_errors
 from kb.printable import one_line
 from kb.records import text_hash
 
@@ -78,7 +78,7 @@ def import_index(
                 f"the index at {root} is not empty: import into another --index, or "
                 "replace it with --replace"
             )
-        with explained(root):
+        with explain_write_errors(root):
             unpacked = _unpack(archive, writer.layout.staging)
             manifest = _manifest(unpacked, archive)
             _refuse_unchosen(manifest.embedder, embedder, archive)

@@ -66,7 +66,7 @@ class EmbeddingCache:
 
     def get(self, embedder: str, hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         """The vectors that are known, by text hash; one that is damaged is not."""
-        found: dict[str, NDArray[np.float32]] = {}
+        vectors: dict[str, NDArray[np.float32]] = {}
         for start in range(0, len(hashes), _BATCH):
             batch = hashes[start : start + _BATCH]
             marks = ",".join("?" * len(batch))
@@ -76,8 +76,8 @@ class EmbeddingCache:
                 rows = self._connection.execute(sql, (embedder, *batch)).fetchall()
             for key, blob, checksum in rows:
                 if _is_intact(embedder, key, blob, checksum):
-                    found[key] = np.frombuffer(blob, dtype=np.float32)
-        return found
+                    vectors[key] = np.frombuffer(blob, dtype=np.float32)
+        return vectors
 
     def put(self, embedder: str, vectors: Iterable[tuple[str, NDArray[np.float32]]]) -> None:
         """Store vectors by text hash."""

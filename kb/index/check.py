@@ -31,31 +31,31 @@ _BLOCK = 65_536
 def problems_of(folder: Path) -> list[str]:
     """What is wrong with a generation, one line each; empty when it is sound."""
     manifest = read_manifest(folder)
-    found: list[str] = []
+    problems: list[str] = []
 
-    def expect(holds: bool, problem: str) -> None:
-        if not holds:
-            found.append(problem)
+    def expect(condition: bool, problem: str) -> None:
+        if not condition:
+            problems.append(problem)
 
-    written, there = manifest.files, digests_of(folder)
-    for path in sorted(written.keys() | there.keys()):
-        if path not in there:
-            found.append(f"{path} is missing")
-        elif written.get(path) != there[path]:
-            found.append(f"{path} is not what was written")
-    if found:
-        return found
+    expected_digests, digests = manifest.files, digests_of(folder)
+    for path in sorted(expected_digests.keys() | digests.keys()):
+        if path not in digests:
+            problems.append(f"{path} is missing")
+        elif expected_digests.get(path) != digests[path]:
+            problems.append(f"{path} is not what was written")
+    if problems:
+        return problems
     store = ChunkStore(folder / CHUNKS)
     count = store.count()
     expect(count == manifest.chunks, f"{CHUNKS} holds {count} of {manifest.chunks}")
     vectors = VectorMatrix(folder / VECTORS).rows
     shape = (manifest.chunks, manifest.dimensions)
     expect(vectors.shape == shape, f"{VECTORS} has shape {vectors.shape}, not {shape}")
-    expect(_of_unit_length(vectors), f"{VECTORS} has rows not of unit length")
+    expect(_has_unit_rows(vectors), f"{VECTORS} has rows not of unit length")
     columns = open_columns(folder / COLUMNS)
     expect(columns.count == manifest.chunks, f"{COLUMNS} is incomplete")
-    if found:
-        return found
+    if problems:
+        return problems
     for name in differing_columns(columns, store.all()):
         expect(False, f"{COLUMNS}/{name} differs from {CHUNKS}")
     lexical = LexicalIndex(folder / LEXICAL, manifest.chunks)
@@ -64,8 +64,8 @@ def problems_of(folder: Path) -> list[str]:
     if samples:
         words = lexical.query_tokens(samples[chosen[-1]].title)
         expect(len(lexical.scores(words)) == manifest.chunks, f"{LEXICAL} is incomplete")
-    if found:
-        return found
+    if problems:
+        return problems
     # On a copy: opening a Chroma folder writes to it.
     with tempfile.TemporaryDirectory(prefix="kernel-kb-") as scratch:
         copy = Path(scratch) / CHROMA
@@ -82,10 +82,10 @@ def problems_of(folder: Path) -> list[str]:
             if samples:
                 hits = collection.query(query_embeddings=vectors[:1], n_results=1, include=[])
                 expect(len(hits["ids"][0]) == 1, f"{CHROMA} answers no query")
-    return found
+    return problems
 
 
-def _of_unit_length(vectors: NDArray[np.float32]) -> bool:
+def _has_unit_rows(vectors: NDArray[np.float32]) -> bool:
     # By blocks: the squares of all of them would take as much memory as they do.
     blocks = (vectors[start : start + _BLOCK] for start in range(0, len(vectors), _BLOCK))
     return all(bool(np.all(np.abs(np.linalg.norm(rows, axis=1) - 1) < 1e-3)) for rows in blocks)
@@ -104,15 +104,17 @@ def check_in_child(folder: Path) -> list[str]:
     command = [sys.executable, "-P", "-m", "kb.index.check", str(folder)]
     timeout = _timeout(folder)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        child = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired:
         return [f"the check did not end within {timeout:.0f} s"]
-    if done.returncode == 0:
+    if child.returncode == 0:
         return []
-    if done.returncode == 1 and done.stdout.strip():
-        return done.stdout.strip().splitlines()
-    last = done.stderr.strip().splitlines()[-1:] or ["no output"]
-    return [f"the check ended with status {done.returncode}: {last[0]}"]
+    if child.returncode == 1 and child.stdout.strip():
+        return child.stdout.strip().splitlines()
+    last = child.stderr.strip().splitlines()[-1:] or ["no output"]
+    return [f"the check ended with status {child.returncode}: {last[0]}"]
 
 
 def main(arguments: list[str]) -> int:

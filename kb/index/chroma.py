@@ -22,15 +22,15 @@ _BATCH = 1000
 # Chunks after which Chroma writes its graph and its list of ids to disk. It writes the whole list
 # each time, which at its own 1,000 takes longer than the graph from 100,000 chunks on. What comes
 # after the last write is put into the graph again by everyone who opens the collection.
-_WRITTEN_AT_ONCE = 50_000
-_LEAST_WRITTEN = 1_000
+_WRITE_EVERY = 50_000
+_MIN_WRITE = 1_000
 # Chunks whose metadata is read at once.
 PAGE = 10_000
 # Candidates are rescored exactly; a wide search keeps the graph's recall near 1.
 _SEARCH_WIDTH = 200
 _DATABASE = "chroma.sqlite3"
 _FULL_TEXT = "embedding_fulltext_search"
-_LEFT_OUT = frozenset({"embeddings", "embedding_metadata", "embedding_metadata_array", _FULL_TEXT})
+_SKIPPED = frozenset({"embeddings", "embedding_metadata", "embedding_metadata_array", _FULL_TEXT})
 
 
 def _client(folder: Path) -> Any:
@@ -56,7 +56,7 @@ def open_collection(folder: Path, *, expected: int | None = None) -> Iterator[An
             graph = {
                 "space": "cosine",
                 "ef_search": _SEARCH_WIDTH,
-                "sync_threshold": max(expected // _parts(expected), _LEAST_WRITTEN),
+                "sync_threshold": max(expected // _parts(expected), _MIN_WRITE),
             }
             yield client.create_collection(
                 COLLECTION, configuration={"hnsw": graph}, embedding_function=None
@@ -82,7 +82,7 @@ def _metadata(chunk: Chunk) -> dict[str, Any]:
 
 def _parts(count: int) -> int:
     """How many times the graph of so many chunks is written: equal parts, the last one whole."""
-    return max(round(count / _WRITTEN_AT_ONCE), 1)
+    return max(round(count / _WRITE_EVERY), 1)
 
 
 def upsert(collection: Any, chunks: Sequence[Chunk], vectors: NDArray[np.float32]) -> None:
@@ -131,12 +131,12 @@ def _digests(collection: Any) -> dict[str, str]:
     In pages: Chroma asks its database for the metadata of all ids of a page in one statement, and
     SQLite takes 32,766 values in one.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for start in range(0, collection.count(), PAGE):
         stored = collection.get(include=["metadatas"], limit=PAGE, offset=start)
         pairs = zip(stored["ids"], stored["metadatas"], strict=True)
-        found |= {key: metadata["digest"] for key, metadata in pairs}
-    return found
+        digests |= {key: metadata["digest"] for key, metadata in pairs}
+    return digests
 
 
 def _update_copy(
@@ -145,13 +145,13 @@ def _update_copy(
     copy_files(former, folder)
     with open_collection(folder) as collection:
         digests = _digests(collection)
-        wanted = {chunk.id for chunk in chunks}
-        gone = [key for key in digests if key not in wanted]
+        current_ids = {chunk.id for chunk in chunks}
+        deleted = [key for key in digests if key not in current_ids]
         rows = [row for row, chunk in enumerate(chunks) if digests.get(chunk.id) != chunk.digest()]
-        if len(gone) + len(rows) > REBUILD_SHARE * max(len(chunks), 1):
+        if len(deleted) + len(rows) > REBUILD_SHARE * max(len(chunks), 1):
             return False
-        for start in range(0, len(gone), _BATCH):
-            collection.delete(ids=gone[start : start + _BATCH])
+        for start in range(0, len(deleted), _BATCH):
+            collection.delete(ids=deleted[start : start + _BATCH])
         if rows:
             upsert(collection, [chunks[row] for row in rows], vectors[rows])
     return True
@@ -172,14 +172,14 @@ def _copy_graph(folder: Path, target: Path) -> None:
         connection.execute("PRAGMA journal_mode=OFF")
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute("ATTACH ? AS whole", (full,))
-        made = "SELECT type, name, sql FROM whole.sqlite_master WHERE sql IS NOT NULL"
-        for kind, name, sql in connection.execute(f"{made} ORDER BY type = 'index'").fetchall():
+        schema = "SELECT type, name, sql FROM whole.sqlite_master WHERE sql IS NOT NULL"
+        for kind, name, sql in connection.execute(f"{schema} ORDER BY type = 'index'").fetchall():
             if name.startswith(f"{_FULL_TEXT}_"):
                 continue  # parts of a table that makes them itself
             connection.execute(sql)
-            if kind == "table" and name not in _LEFT_OUT:
-                copied = f'INSERT INTO main."{name}" SELECT * FROM whole."{name}"'  # noqa: S608 - Chroma's own names
-                connection.execute(copied)
+            if kind == "table" and name not in _SKIPPED:
+                copy_rows = f'INSERT INTO main."{name}" SELECT * FROM whole."{name}"'  # noqa: S608 - Chroma's own names
+                connection.execute(copy_rows)
         connection.commit()
 
 
@@ -192,9 +192,9 @@ class ChromaSearch:
 
     def __init__(self, folder: Path, dimensions: int) -> None:
         self._view = tempfile.TemporaryDirectory(prefix="kernel-kb-")
-        for number, copied in enumerate((_copy_graph, copy_files)):
+        for number, copy in enumerate((_copy_graph, copy_files)):
             view = Path(self._view.name) / str(number)
-            copied(folder, view)
+            copy(folder, view)
             self._client = _client(view)
             self._collection = self._client.get_collection(COLLECTION, embedding_function=None)
             # A version of Chroma that does need its texts to search gets all of them.
@@ -204,8 +204,8 @@ class ChromaSearch:
 
     def nearest(self, query: NDArray[np.float32], k: int) -> list[str]:
         """Ids of about the k nearest chunks to a unit-length query (d,)."""
-        found = self._collection.query(query_embeddings=query[None, :], n_results=k, include=[])
-        ids: list[str] = found["ids"][0]
+        answer = self._collection.query(query_embeddings=query[None, :], n_results=k, include=[])
+        ids: list[str] = answer["ids"][0]
         return ids
 
     def close(self) -> None:

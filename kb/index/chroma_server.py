@@ -28,7 +28,7 @@ from kb.index.vectors import VectorMatrix
 # An answer over a network takes milliseconds; who waits longer is better served by the product.
 _QUERY_SECONDS = 2.0
 _WRITE_SECONDS = 120.0
-_MOST_AT_ONCE = 1_000
+_MAX_BATCH = 1_000
 # A server that did not answer is left alone for so long.
 _RETRY_SECONDS = 30.0
 # Chroma's own names of the ones that it starts with.
@@ -129,7 +129,7 @@ def _collection_name(manifest: Manifest) -> str:
     return f"kernel-kb-{manifest.content}"
 
 
-def mirror(server: ChromaServer, folder: Path) -> None:
+def upload_collection(server: ChromaServer, folder: Path) -> None:
     """Bring the collection of a generation that is not published yet to a server.
 
     One that is there already stays; one that was broken off is made anew.
@@ -151,7 +151,7 @@ def mirror(server: ChromaServer, folder: Path) -> None:
             name, configuration={"hnsw": {"space": "cosine"}}, embedding_function=None
         )
         vectors = VectorMatrix(folder / VECTORS).rows
-        size = min(client.get_max_batch_size(), _MOST_AT_ONCE)
+        size = min(client.get_max_batch_size(), _MAX_BATCH)
         for start in range(0, manifest.chunks, size):
             end = min(start + size, manifest.chunks)
             upsert(collection, store.rows(range(start, end)), vectors[start:end])
@@ -162,7 +162,7 @@ def mirror(server: ChromaServer, folder: Path) -> None:
         ) from error
 
 
-def forget(server: ChromaServer, manifest: Manifest) -> None:
+def delete_collection(server: ChromaServer, manifest: Manifest) -> None:
     """Delete the collection of a generation that is gone; what fails is left."""
     with contextlib.suppress(Exception):
         server.client(_QUERY_SECONDS).delete_collection(_collection_name(manifest))
@@ -191,7 +191,7 @@ class RemoteSearch:
                 if self._collection is None:
                     client = self._server.client(_QUERY_SECONDS)
                     self._collection = client.get_collection(self._name, embedding_function=None)
-            found = self._collection.query(query_embeddings=query[None, :], n_results=k, include=[])
+            reply = self._collection.query(query_embeddings=query[None, :], n_results=k, include=[])
         except Exception as error:
             reason = self._server.without_secret(error)
             _LOG.warning("Chroma at %s cannot be queried: %s", self._server.url, reason)
@@ -203,7 +203,7 @@ class RemoteSearch:
             self._collection, self._not_before = None, time.monotonic() + _RETRY_SECONDS
             return None
         self.problem = None
-        ids: list[str] = found["ids"][0]
+        ids: list[str] = reply["ids"][0]
         return ids
 
     def close(self) -> None:

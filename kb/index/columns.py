@@ -17,7 +17,7 @@ from kb.records import Chunk
 Values = tuple[str, ...]
 
 
-def _one(value: str | None) -> Values:
+def _single(value: str | None) -> Values:
     return (value,) if value else ()
 
 
@@ -29,16 +29,16 @@ _FIELDS: dict[str, Callable[[Chunk], Values]] = {
     "bottlenecks": lambda chunk: chunk.bottlenecks,
     "architectures": lambda chunk: chunk.architectures,
     "dtypes": lambda chunk: chunk.dtypes,
-    "roles": lambda chunk: _one(chunk.role),
-    "ops": lambda chunk: _one(chunk.op),
+    "roles": lambda chunk: _single(chunk.role),
+    "ops": lambda chunk: _single(chunk.op),
     # Of entries alone: the headings of documents are as many as there are.
-    "sections": lambda chunk: _one(chunk.section) if chunk.entry else (),
+    "sections": lambda chunk: _single(chunk.section) if chunk.entry else (),
     "entries": lambda chunk: (f"{chunk.kind}:{chunk.entry}",) if chunk.entry else (),
     "paths": lambda chunk: (chunk.path,),
-    "symbols": lambda chunk: _one(chunk.symbol),
+    "symbols": lambda chunk: _single(chunk.symbol),
     # What a symbol is called where it is used: `Class.method` → `method`.
-    "names": lambda chunk: _one(last_name(chunk.symbol or "")),
-    "folds": lambda chunk: _one(chunk.fold),
+    "names": lambda chunk: _single(last_name(chunk.symbol or "")),
+    "folds": lambda chunk: _single(chunk.fold),
 }
 # Those with about as many values as there are chunks, one to a chunk; "" stands for none. They are
 # read where they are needed, and not when the generation is opened.
@@ -61,9 +61,9 @@ class Column:
 
     def mask(self, accepts: Callable[[Values], bool]) -> NDArray[np.bool_]:
         """Which chunks' values are accepted, (n,)."""
-        return self.accepted(accepts)[self.codes]
+        return self.accepted_codes(accepts)[self.codes]
 
-    def accepted(self, accepts: Callable[[Values], bool]) -> NDArray[np.bool_]:
+    def accepted_codes(self, accepts: Callable[[Values], bool]) -> NDArray[np.bool_]:
         """Which distinct combinations are accepted, (distinct,)."""
         return np.fromiter((accepts(value) for value in self.values), bool, len(self.values))
 
@@ -73,7 +73,7 @@ class Column:
 
     def find(self, value: str) -> int | None:
         """The code of a single value of a column of many."""
-        assert isinstance(self.values, _OneEach)
+        assert isinstance(self.values, _SingleValues)
         return self.values.table.find(value)
 
     def rows_of(self, code: int) -> NDArray[np.intp]:
@@ -87,16 +87,16 @@ class Column:
         return np.argsort(self.codes, kind="stable"), np.concatenate(([0], np.cumsum(counts)))
 
     @cached_property
-    def having(self) -> Mapping[str, Sequence[int]]:
+    def codes_by_value(self) -> Mapping[str, Sequence[int]]:
         """Single value → the codes of the combinations that hold it."""
-        found: dict[str, list[int]] = {}
+        codes: dict[str, list[int]] = {}
         for code, values in enumerate(self.values):
             for value in values:
-                found.setdefault(value, []).append(code)
-        return found
+                codes.setdefault(value, []).append(code)
+        return codes
 
 
-class _OneEach(Sequence[Values]):
+class _SingleValues(Sequence[Values]):
     """The values of a column that is one of `_TABLES`."""
 
     def __init__(self, table: StringTable) -> None:
@@ -106,7 +106,7 @@ class _OneEach(Sequence[Values]):
         return len(self.table)
 
     def __getitem__(self, code: int) -> Values:  # type: ignore[override]
-        return _one(self.table[code])
+        return _single(self.table[code])
 
 
 class Columns(dict[str, Column]):
@@ -123,20 +123,20 @@ def write_columns(folder: Path, chunks: Sequence[Chunk]) -> None:
     folder.mkdir()
     tables: dict[str, list[Values]] = {}
     for name, values_of in _FIELDS.items():
-        seen: dict[Values, int] = {}
+        code_of: dict[Values, int] = {}
         codes = np.fromiter(
-            (seen.setdefault(values_of(chunk), len(seen)) for chunk in chunks),
+            (code_of.setdefault(values_of(chunk), len(code_of)) for chunk in chunks),
             np.uint32,
             len(chunks),
         )
         if name in _TABLES:
-            strings = ("".join(values) for values in seen)
-            sorted_codes = np.empty(len(seen), np.uint32)
+            strings = ("".join(values) for values in code_of)
+            sorted_codes = np.empty(len(code_of), np.uint32)
             for code, value in enumerate(write_strings(folder / name, strings)):
-                sorted_codes[seen[_one(value)]] = code
+                sorted_codes[code_of[_single(value)]] = code
             codes = sorted_codes[codes]
         else:
-            tables[name] = list(seen)
+            tables[name] = list(code_of)
         np.save(folder / f"{name}.npy", codes)
     text = json.dumps({"count": len(chunks), "values": tables}, ensure_ascii=False)
     (folder / "values.json").write_text(text, encoding="utf-8")
@@ -166,7 +166,7 @@ def open_columns(folder: Path) -> Columns:
         columns = Columns()
         for name in _FIELDS:
             columns[name] = Column(
-                _OneEach(StringTable(folder / name))
+                _SingleValues(StringTable(folder / name))
                 if name in _TABLES
                 else [tuple(value) for value in data["values"][name]],
                 # As a plain array: reading single values of a `memmap` is slow.

@@ -57,9 +57,9 @@ def examine(root: Path) -> Iterator[Finding]:
     yield _cache(layout)
     if not problems:
         yield from _sources(root)
-    left = [other for other in layout.names() if other != name]
-    if left:
-        detail = f"{len(left)} in use by readers or left over; the next ingest removes unused ones"
+    older = [other for other in layout.names() if other != name]
+    if older:
+        detail = f"{len(older)} in use by readers or left over; the next ingest removes unused ones"
         yield Finding("older generations", ok=True, detail=detail)
 
 

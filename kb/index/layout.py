@@ -80,8 +80,8 @@ class IndexLayout:
         """Generations on disk, oldest first."""
         if not os.path.isdir(self.generations):  # noqa: PTH112 - False, too, where none may look
             return []
-        found = (path.name for path in self.generations.iterdir())
-        return sorted(filter(_NAME.fullmatch, found), key=generation_number)
+        names_ = (path.name for path in self.generations.iterdir())
+        return sorted(filter(_NAME.fullmatch, names_), key=generation_number)
 
 
 def generation_number(name: str) -> int:

@@ -34,12 +34,12 @@ _K1 = 3.0
 _B = 0.75
 # Postings that are sorted at once: 100 MB of scratch.
 _BLOCK = 2_000_000
-_MOST_INT32 = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
 # Files that are memory-mapped: the vocabulary, and the number of distinct terms in each chunk.
 _TERMS, _DISTINCT = "terms", "distinct.npy"
 _ONE = array("f", [1])
 _IMPORTING = threading.Lock()
-_UNUSED = ("jax", "scipy.sparse")
+_UNUSED_MODULES = ("jax", "scipy.sparse")
 
 
 @cache
@@ -52,12 +52,12 @@ def _bm25s() -> Any:
     """
     with _IMPORTING:
         modules: dict[str, Any] = sys.modules
-        kept = {name: modules.get(name) for name in _UNUSED}
-        modules |= dict.fromkeys(_UNUSED)  # an import fails, as where it is not installed
+        saved = {name: modules.get(name) for name in _UNUSED_MODULES}
+        modules |= dict.fromkeys(_UNUSED_MODULES)  # an import fails, as where it is not installed
         try:
             import bm25s as library  # noqa: PLC0415
         finally:
-            for name, module in kept.items():
+            for name, module in saved.items():
                 del modules[name]
                 if module is not None:
                     modules[name] = module
@@ -194,7 +194,7 @@ def _scores(postings: _Postings) -> tuple[dict[str, Any], NDArray[np.int32]]:
     scores = {
         "data": data,
         "indices": indices,
-        "indptr": pointers.astype(np.int64 if pointers[-1] > _MOST_INT32 else np.int32),
+        "indptr": pointers.astype(np.int64 if pointers[-1] > _MAX_INT32 else np.int32),
         "num_docs": postings.chunks,
     }
     return scores, distinct
@@ -263,10 +263,10 @@ class LexicalIndex:
         """
         stretch = self._stretch(token)
         at = places[self._rows[stretch]]
-        there = np.flatnonzero(at >= 0)
-        frequency: NDArray[np.float32] = self._data[stretch][there]
+        present = np.flatnonzero(at >= 0)
+        frequency: NDArray[np.float32] = self._data[stretch][present]
         frequency /= self.idf(token)
-        return at[there], frequency
+        return at[present], frequency
 
     def holding(self, token: str, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """In which of the chunks at `rows` a token stands, (n,)."""
@@ -274,8 +274,8 @@ class LexicalIndex:
         if not len(having):
             return np.zeros(len(rows), dtype=np.bool_)
         at = np.minimum(np.searchsorted(having, rows), len(having) - 1)
-        found: NDArray[np.bool_] = having[at] == rows
-        return found
+        result: NDArray[np.bool_] = having[at] == rows
+        return result
 
     def idf(self, token: str) -> float:
         """Inverse document frequency of a token; highest for an unknown one."""

@@ -12,12 +12,12 @@ from kb.index.vectors import VectorMatrix, top
 
 # What may be asked of Chroma's graph at once. It takes time in proportion, and at about this many
 # the exact product over the chunks that a filter keeps is as quick.
-_MOST_ASKED = 2_000
+_MAX_REQUESTED = 2_000
 # Chroma knows no filter here, so more is asked of it than would do if chunks that are kept were as
 # near to the query as others. More also widens the search: of the ten nearest at 10⁵ stand-ins
 # (`benchmarks/index/material.py`) 0.93 are found with 2, 0.96 with 4 and 0.98 with 8, which takes
 # longer than the product there (8 ms of a core; 5 ms with 4).
-_MORE = 4.0
+_OVERSAMPLING = 4.0
 
 
 class Nearest:
@@ -69,21 +69,21 @@ class Nearest:
         query: NDArray[np.float32],
         similarities: NDArray[np.float32] | None,
         k: int,
-        kept: NDArray[np.bool_],
+        mask: NDArray[np.bool_],
     ) -> NDArray[np.intp]:
-        """Rows of the k nearest chunks that are kept, best first; `kept` is (n,)."""
+        """Rows of the k nearest chunks that are kept, best first; `mask` is (n,)."""
         if similarities is not None:
-            return top(similarities, k, kept)
-        among = int(np.count_nonzero(kept))
-        asked = int(_MORE * k * len(kept) / max(among, 1))
-        if self._graph is not None and asked <= _MOST_ASKED:
-            ids = self._graph.nearest(query, min(asked, len(kept)))
+            return top(similarities, k, mask)
+        eligible = int(np.count_nonzero(mask))
+        requested = int(_OVERSAMPLING * k * len(mask) / max(eligible, 1))
+        if self._graph is not None and requested <= _MAX_REQUESTED:
+            ids = self._graph.nearest(query, min(requested, len(mask)))
             if ids is not None:
-                found = self._generation.store.rows_of(ids)
-                found = found[kept[found]]
-                if len(found) >= min(k, among):
-                    return found[top(self._vectors.similarities(query, found), k)]
-        rows = np.flatnonzero(kept)
+                candidates = self._generation.store.rows_of(ids)
+                candidates = candidates[mask[candidates]]
+                if len(candidates) >= min(k, eligible):
+                    return candidates[top(self._vectors.similarities(query, candidates), k)]
+        rows = np.flatnonzero(mask)
         return rows[top(self._vectors.similarities(query, rows), k)]
 
     @property

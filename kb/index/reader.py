@@ -46,12 +46,12 @@ class Generation:
     @cached_property
     def examples(self) -> dict[str, list[str]]:
         """Technique slug → kernel slugs that show it, the entry's own order first."""
-        found = {slug: dict.fromkeys(r.entry.examples) for slug, r in self.techniques.items()}
+        shown_by = {slug: dict.fromkeys(r.entry.examples) for slug, r in self.techniques.items()}
         for slug, kernel in self.kernels.items():
             for technique in kernel.entry.techniques:
-                if technique in found:
-                    found[technique][slug] = None
-        return {slug: list(examples) for slug, examples in found.items()}
+                if technique in shown_by:
+                    shown_by[technique][slug] = None
+        return {slug: list(examples) for slug, examples in shown_by.items()}
 
     @cached_property
     def kernel_entries(self) -> dict[str, Kernel]:
@@ -61,7 +61,7 @@ class Generation:
     def rows_of(self, entry: str) -> list[int]:
         """The rows of an entry's chunks, `technique:SLUG` or `kernel:SLUG`, ascending."""
         rows: list[int] = (
-            self.columns["entries"].mask(lambda each: each == (entry,)).nonzero()[0].tolist()
+            self.columns["entries"].mask(lambda entries: entries == (entry,)).nonzero()[0].tolist()
         )
         return rows
 

@@ -81,9 +81,9 @@ class ChunkStore:
         """The chunks at these rows, in this order."""
         marks = ",".join("?" * len(rows))
         sql = f"SELECT row, data FROM chunk WHERE row IN ({marks})"  # noqa: S608 - only marks
-        found = dict(self._query(sql, [int(row) for row in rows]))
+        records = dict(self._query(sql, [int(row) for row in rows]))
         try:
-            return [self._decoded(found[int(row)]) for row in rows]
+            return [self._decoded(records[int(row)]) for row in rows]
         except KeyError as error:
             raise self._damaged(f"row {error} is missing") from error
 

@@ -59,9 +59,9 @@ class StringTable:
 
     def find(self, string: str) -> int | None:
         """The place of a string, or None."""
-        wanted = string.encode(errors=_ERRORS)
-        place = bisect_left(range(len(self)), wanted, key=self._encoded)
-        return place if place < len(self) and self._encoded(place) == wanted else None
+        encoded = string.encode(errors=_ERRORS)
+        place = bisect_left(range(len(self)), encoded, key=self._encoded)
+        return place if place < len(self) and self._encoded(place) == encoded else None
 
 
 def _mapped(path: Path) -> bytes | mmap.mmap:

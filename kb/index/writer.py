@@ -18,7 +18,7 @@ from kb.errors import IndexBusyError, IndexUnavailableError, KbError
 from kb.index.build import build_generation
 from kb.index.cache import EmbeddingCache, load_precomputed
 from kb.index.check import check_in_child
-from kb.index.chroma_server import forget, mirror, server_from_environment
+from kb.index.chroma_server import delete_collection, server_from_environment, upload_collection
 from kb.index.layout import IndexLayout, generation_number
 from kb.index.leases import collect
 from kb.index.manifest import Manifest, read_manifest
@@ -40,7 +40,7 @@ class IndexWriter:
         self._server = server_from_environment()
 
     def __enter__(self) -> Self:
-        with explained(self.layout.root):
+        with explain_write_errors(self.layout.root):
             self.layout.root.mkdir(parents=True, exist_ok=True)
             try:
                 self._lock.acquire(timeout=0)
@@ -70,7 +70,7 @@ class IndexWriter:
         after every `at_once` texts, by default a small number.
         """
         with (
-            explained(self.layout.root),
+            explain_write_errors(self.layout.root),
             contextlib.closing(EmbeddingCache(self.layout.cache)) as cache,
         ):
             hashes = [text_hash(chunk.embedding_text()) for chunk in chunks]
@@ -79,9 +79,9 @@ class IndexWriter:
                 rows.setdefault(key, []).append(row)
             vectors = np.empty((len(chunks), embedder.dimensions), np.float32)
 
-            def put(known: Mapping[str, NDArray[np.float32]]) -> None:
-                for key in known.keys() & rows.keys():
-                    vectors[rows.pop(key)] = known[key]
+            def put(stored: Mapping[str, NDArray[np.float32]]) -> None:
+                for key in stored.keys() & rows.keys():
+                    vectors[rows.pop(key)] = stored[key]
 
             order = list(rows)
             distinct = len(order)
@@ -136,7 +136,7 @@ class IndexWriter:
         KbError
             If the disk is full or read-only; the current generation stays.
         """
-        with explained(self.layout.root):
+        with explain_write_errors(self.layout.root):
             content = content or state.content(embedder)
             former = None
             current = None if fresh else self.current_manifest()
@@ -156,7 +156,7 @@ class IndexWriter:
 
     def adopt(self, staged: Path) -> None:
         """Publish a generation folder made elsewhere and already checked, under its own name."""
-        with explained(self.layout.root):
+        with explain_write_errors(self.layout.root):
             self._switch(staged.name)
             self.collect()
 
@@ -171,7 +171,7 @@ class IndexWriter:
     def _switch(self, name: str) -> None:
         staged = self.layout.staging / name
         if self._server is not None:
-            mirror(self._server, staged)
+            upload_collection(self._server, staged)
         for path in (*sorted(staged.rglob("*")), staged):
             _sync(path)
         self.layout.generations.mkdir(exist_ok=True)
@@ -196,10 +196,10 @@ class IndexWriter:
             former = None
             with contextlib.suppress(KbError, FileNotFoundError):
                 former = read_manifest(self.layout.generation(name))
-            gone = collect(self.layout.generation(name), self.layout.staging / "trash")
-            if gone and former and manifest and former.content != manifest.content:
+            deleted = collect(self.layout.generation(name), self.layout.staging / "trash")
+            if deleted and former and manifest and former.content != manifest.content:
                 assert self._server is not None
-                forget(self._server, former)
+                delete_collection(self._server, former)
 
 
 def _sync(path: Path) -> None:
@@ -221,7 +221,7 @@ _EXPLANATIONS = {
 
 
 @contextmanager
-def explained(root: Path) -> Iterator[None]:
+def explain_write_errors(root: Path) -> Iterator[None]:
     """Turn a failure to write into one line that says what to do; the index stays as it was."""
     try:
         yield

@@ -21,13 +21,13 @@ _ATOMIC = re.compile(
     r"\batomic(?:Add|Sub|Min|Max|And|Or|Xor|Inc)\s{0,4}\(\s{0,4}&?([^,;{}]{1,120})"
 )
 _SHARED = re.compile(r"\b__shared__\b[^;{}]{0,80}?\b(\w{1,40})\s{0,4}(?:\[|;)")
-_ASSIGNED = re.compile(r"\b(\w{1,40})\s{0,4}[-+*/|&]?=(?!=)([^;{}]{0,160})")
+_ASSIGNMENT = re.compile(r"\b(\w{1,40})\s{0,4}[-+*/|&]?=(?!=)([^;{}]{0,160})")
 _LOOP = re.compile(
     r"\b(?:for|while)\s{0,8}\("
     r"(?:\s{0,4}(?:unsigned|const|long|int|auto|size_t|u?int\d{1,2}_t)\s{1,8}(\w{1,40}))?"
 )
 _HALF = re.compile(r"\b(?:__half|half|__nv_bfloat16|nv_bfloat16)\s{1,8}(\w{1,40})\s{0,8}=")
-_ADDED = re.compile(
+_RUNNING_SUM = re.compile(
     r"(?<![\w.])(\w{1,40})\s{0,4}(?:\+=|=\s{0,4}(?:\1\s{0,4}\+|__hadd\w{0,4}\(\s{0,4}\1\b"
     r"|__hfma\w{0,4}\([^;{}]{0,120},\s{0,4}\1\s{0,4}\)))"
 )
@@ -38,7 +38,7 @@ _DOUBLE = re.compile(
     r"|(?<![\w.])(?:\d{1,12}\.\d{0,20}(?:[eE][+-]?\d{1,3})?|\d{1,12}[eE][+-]?\d{1,3})(?![\w.])"
     r"\s{0,4}[-*/+]"
 )
-_DIVIDED = re.compile(r"\b(\w{1,40})\s{0,4}[/%]\s{0,4}(\([^()]{1,80}\)|[A-Za-z_]\w{0,40})")
+_DIVISION_PATTERN = re.compile(r"\b(\w{1,40})\s{0,4}[/%]\s{0,4}(\([^()]{1,80}\)|[A-Za-z_]\w{0,40})")
 _PRODUCT = re.compile(r"(?<![\w.])([A-Za-z_]\w{0,40})\s{0,4}\*\s{0,4}([A-Za-z_]\w{0,40})(?![\w.(])")
 _ACCESS = re.compile(r"\b(\w{1,40})\s{0,4}\[([^\[\]]{1,200})\]")
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
@@ -81,7 +81,7 @@ def remarks(text: str) -> Iterator[Remark]:
     constants = {name for pair in _CONSTANT.findall(bare) for name in pair if name}
     for parameters in _TEMPLATE.findall(bare):
         constants.update(_WORD.findall(parameters))
-    for _, start, end in bodies(bare):
+    for _, start, end in kernel_bodies(bare):
         yield from _Body(bare, start, end, constants).remarks()
 
 
@@ -89,7 +89,7 @@ def _blank(match: re.Match[str]) -> str:
     return " " + "\n" * match[0].count("\n")
 
 
-def bodies(text: str) -> Iterator[tuple[int, int, int]]:
+def kernel_bodies(text: str) -> Iterator[tuple[int, int, int]]:
     """Where each kernel is declared, and where its body begins and ends."""
     closing, mark = _closing(text), 0
     while (mark := text.find("__global__", mark)) >= 0:
@@ -106,17 +106,17 @@ def bodies(text: str) -> Iterator[tuple[int, int, int]]:
 
 def _closing(text: str) -> dict[int, int]:
     """Where each bracket that is closed is closed."""
-    found: dict[int, int] = {}
-    opened: dict[str, list[int]] = {"}": [], ")": []}
+    closings: dict[int, int] = {}
+    open_at: dict[str, list[int]] = {"}": [], ")": []}
     for match in re.finditer(r"[{}()]", text):
         match match[0]:
             case "{":
-                opened["}"].append(match.start())
+                open_at["}"].append(match.start())
             case "(":
-                opened[")"].append(match.start())
-            case end if opened[end]:
-                found[opened[end].pop()] = match.start()
-    return found
+                open_at[")"].append(match.start())
+            case end if open_at[end]:
+                closings[open_at[end].pop()] = match.start()
+    return closings
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class _Body:
         }
         """Names that differ by one from lane to lane."""
         self._shared = set(_SHARED.findall(text))
-        for match in _ASSIGNED.finditer(self._text):
+        for match in _ASSIGNMENT.finditer(self._text):
             if not self._shared.isdisjoint(_WORD.findall(match[2])) and "[" not in match[2]:
                 self._shared.add(match[1])
 
@@ -154,14 +154,14 @@ class _Body:
         """Yield what is seen."""
         yield from self._atomics()
         yield from self._branches()
-        yield from self._apart()
+        yield from self._strided_lanes()
         yield from self._divisions()
         yield from self._sums()
         if "double" not in self._text:
             for match in _DOUBLE.finditer(self._text):
-                yield self._at(match.start(), _DOUBLE_TEXT, None)
+                yield self._remark_at(match.start(), _DOUBLE_TEXT, None)
 
-    def _at(self, place: int, text: str, technique: str | None) -> Remark:
+    def _remark_at(self, place: int, text: str, technique: str | None) -> Remark:
         return Remark(self._before + self._text.count("\n", 0, place), text, technique)
 
     def _innermost(self, place: int) -> "_Loop | None":
@@ -193,11 +193,11 @@ class _Body:
                 continue
             if not loop.assigned:
                 body = self._text[loop.start : loop.end]
-                loop.assigned.update(each[1] for each in _ASSIGNED.finditer(body))
+                loop.assigned.update(match_[1] for match_ in _ASSIGNMENT.finditer(body))
                 loop.assigned |= loop.counts
             words = set(_WORD.findall(match[1]))
             if words.isdisjoint(self._shared | loop.assigned):
-                yield self._at(match.start(), _ATOMIC_TEXT, "atomics-privatization")
+                yield self._remark_at(match.start(), _ATOMIC_TEXT, "atomics-privatization")
 
     def _branches(self) -> Iterator[Remark]:
         """Two ways of which lanes of one warp take each."""
@@ -208,9 +208,9 @@ class _Body:
             if not among or number < 1 or head is None:
                 continue
             if _ELSE.match(self._text, self._statement_end(head + 1) + 1):
-                yield self._at(match.start(), _BRANCH_TEXT, "divergence-avoidance")
+                yield self._remark_at(match.start(), _BRANCH_TEXT, "divergence-avoidance")
 
-    def _apart(self) -> Iterator[Remark]:
+    def _strided_lanes(self) -> Iterator[Remark]:
         """Lanes along an axis that is not the fastest: their index is multiplied in an address."""
         used: set[str] = set()
         addresses: list[tuple[int, str]] = []
@@ -221,35 +221,35 @@ class _Body:
         addresses += [
             (integer.start(2), integer[2]) for integer in self._integers if integer[1] in used
         ]
-        told: set[str] = set()
+        reported: set[str] = set()
         for start, address in addresses:
             for match in _PRODUCT.finditer(address):
                 pair = (match[1], match[2])
-                name = next((each for each in pair if each in self._lanes), None)
+                name = next((word for word in pair if word in self._lanes), None)
                 factor = pair[1] if name == pair[0] else pair[0]
-                if name is None or name in told or not self._varies(factor):
+                if name is None or name in reported or not self._varies(factor):
                     continue
-                told.add(name)
+                reported.add(name)
                 text = (
                     f"`{name}` runs along the lanes (threadIdx.x) and is multiplied by `{factor}`: "
                     "neighbouring lanes access addresses that far apart. Let threadIdx.x run along "
                     "the dimension that is contiguous in memory."
                 )
-                yield self._at(start + match.start(), text, "coalesced-access")
+                yield self._remark_at(start + match.start(), text, "coalesced-access")
 
     def _divisions(self) -> Iterator[Remark]:
-        for match in _DIVIDED.finditer(self._text):
+        for match in _DIVISION_PATTERN.finditer(self._text):
             runtime = any(map(self._varies, _WORD.findall(match[2])))
             if match[1] in self._lanes and runtime and self._innermost(match.start()):
-                yield self._at(match.start(), _DIVISION, "shape-specialization")
+                yield self._remark_at(match.start(), _DIVISION, "shape-specialization")
 
     def _sums(self) -> Iterator[Remark]:
-        made: dict[str, list[int]] = {}
+        declared: dict[str, list[int]] = {}
         for match in _HALF.finditer(self._text):
-            made.setdefault(match[1], []).append(match.start())
-        for match in _ADDED.finditer(self._text):
+            declared.setdefault(match[1], []).append(match.start())
+        for match in _RUNNING_SUM.finditer(self._text):
             loop = self._innermost(match.start())
-            places = made.get(match[1], ())
+            places = declared.get(match[1], ())
             if loop is None or not places or any(loop.start < at < loop.end for at in places):
                 continue
-            yield self._at(match.start(), _SUM, None)
+            yield self._remark_at(match.start(), _SUM, None)

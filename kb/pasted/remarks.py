@@ -10,8 +10,8 @@ from kb.pasted import cuda, triton
 from kb.pasted.remark import Remark
 
 # Longer text is generated, and nobody reads remarks on it.
-_MOST_CHARS: Final = 40_000
-_MOST_LINES_NAMED: Final = 4
+_MAX_CHARS: Final = 40_000
+_MAX_LINES_NAMED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ def remarks_on(text: str) -> Remarks:
 
     Takes time in proportion to the text.
     """
-    if len(text) > _MOST_CHARS:
+    if len(text) > _MAX_CHARS:
         return Remarks()
-    found = list(cuda.remarks(text)) if "__global__" in text else list(_python(text))
-    slugs = (remark.technique for remark in found if remark.technique is not None)
-    return Remarks(tuple(_sentences(found)), tuple(dict.fromkeys(slugs)))
+    seen_remarks = list(cuda.remarks(text)) if "__global__" in text else list(_python(text))
+    slugs = (remark.technique for remark in seen_remarks if remark.technique is not None)
+    return Remarks(tuple(_sentences(seen_remarks)), tuple(dict.fromkeys(slugs)))
 
 
 def _python(text: str) -> Iterable[Remark]:
@@ -47,11 +47,11 @@ def _python(text: str) -> Iterable[Remark]:
         return ()
 
 
-def _sentences(found: Iterable[Remark]) -> Iterable[str]:
+def _sentences(remarks: Iterable[Remark]) -> Iterable[str]:
     lines: dict[str, dict[int, None]] = {}
-    for remark in sorted(found, key=lambda each: each.line):
+    for remark in sorted(remarks, key=lambda r: r.line):
         lines.setdefault(remark.text, {})[remark.line] = None
     for text, numbers in lines.items():
-        named = ", ".join(map(str, list(numbers)[:_MOST_LINES_NAMED]))
-        more = " and more" if len(numbers) > _MOST_LINES_NAMED else ""
-        yield f"{'Line' if len(numbers) == 1 else 'Lines'} {named}{more}: {text}"
+        listed = ", ".join(map(str, list(numbers)[:_MAX_LINES_NAMED]))
+        more = " and more" if len(numbers) > _MAX_LINES_NAMED else ""
+        yield f"{'Line' if len(numbers) == 1 else 'Lines'} {listed}{more}: {text}"

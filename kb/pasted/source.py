@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from itertools import islice
 
 from kb.parsing import PARSING
-from kb.pasted.cuda import bodies
+from kb.pasted.cuda import kernel_bodies
 from kb.pasted.source_triton import IdleLanes, Reread, read_triton
 
 # Beyond this a file is generated or meant to stall the reader; nothing is read from it.
-_MOST_CHARS = 200_000
-_MOST_KERNELS = 64
-_MOST_BODY = 20_000
-_MOST_HEADER = 4_000
+_MAX_CHARS = 200_000
+_MAX_KERNELS = 64
+_MAX_BODY = 20_000
+_MAX_HEADER = 4_000
 # Every repetition below is bounded or cannot overlap with what follows it, so that no text takes
 # more than time proportional to its length.
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -68,7 +68,7 @@ def read_source(text: str) -> SourceFacts:
     """Recognise what the text of a kernel file shows."""
     # CUDA C++ may also stand inside a Python string.
     language, bare = "cuda" if "__global__" in text else "triton", text
-    if len(text) > _MOST_CHARS:
+    if len(text) > _MAX_CHARS:
         return SourceFacts(language, text)
     if language == "cuda":
         bare = _COMMENT.sub(" ", text)  # also in strings, which are not told apart
@@ -96,16 +96,16 @@ def _triton(text: str) -> tuple[tuple[IdleLanes, ...], tuple[Reread, ...]]:
 
 
 def _constants(text: str) -> dict[str, int]:
-    known: dict[str, int] = {}
+    constants: dict[str, int] = {}
     for match in _CONSTANT.finditer(text):
         name = match["macro"] or match["name"]
-        value = _number(match["macro_value"] or match["value"], known)
+        value = _number(match["macro_value"] or match["value"], constants)
         if value is not None:
-            known[name] = value
-    return known
+            constants[name] = value
+    return constants
 
 
-def _number(expression: str, known: dict[str, int]) -> int | None:
+def _number(expression: str, constants: dict[str, int]) -> int | None:
     """A product or quotient of literals and known names; None for anything else."""
     value: int | None = None
     operator = "*"
@@ -114,7 +114,7 @@ def _number(expression: str, known: dict[str, int]) -> int | None:
             operator = part
             continue
         literal = re.fullmatch(r"(\d+)[uUlL]*", part)
-        operand = int(literal[1]) if literal else known.get(part)
+        operand = int(literal[1]) if literal else constants.get(part)
         if not operand:
             return None
         if value is None:
@@ -149,26 +149,26 @@ def _rereads_cuda(text: str) -> Iterator[Reread]:
             if root is not None:
                 pointers[name] = root
         regions = _BARRIER.split(body)
-        seen: dict[tuple[str, str], set[int]] = {}
+        reads: dict[tuple[str, str], set[int]] = {}
         for number, region in enumerate(regions):
             for array, index in _READ.findall(region):
                 if array in pointers:
                     key = (pointers[array], re.sub(r"\s+", "", index))
-                    seen.setdefault(key, set()).add(number)
-        best: dict[str, int] = {}
-        for (array, _), places in seen.items():
+                    reads.setdefault(key, set()).add(number)
+        passes_by_array: dict[str, int] = {}
+        for (array, _), places in reads.items():
             if len(places) > 1:
-                best[array] = max(best.get(array, 0), len(places))
-        for array, passes in sorted(best.items()):
+                passes_by_array[array] = max(passes_by_array.get(array, 0), len(places))
+        for array, passes in sorted(passes_by_array.items()):
             yield Reread(array, passes, "__syncthreads")
 
 
 def _kernels(text: str) -> Iterator[tuple[str, str]]:
     """Parameter list and body of each `__global__` function."""
-    for mark, start, end in islice(bodies(text), _MOST_KERNELS):
+    for mark, start, end in islice(kernel_bodies(text), _MAX_KERNELS):
         header = text[mark:start].rstrip()
-        if len(header) < _MOST_HEADER and header.endswith(")"):
-            yield _last_group(header), text[start + 1 : min(end, start + 1 + _MOST_BODY)]
+        if len(header) < _MAX_HEADER and header.endswith(")"):
+            yield _last_group(header), text[start + 1 : min(end, start + 1 + _MAX_BODY)]
 
 
 def _last_group(header: str) -> str:

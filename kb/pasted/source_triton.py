@@ -76,7 +76,7 @@ def is_jit(node: ast.FunctionDef) -> bool:
     )
 
 
-def called(node: ast.AST) -> str:
+def called_name(node: ast.AST) -> str:
     """The name of a function of `tl` that a node calls; empty if it is no such call."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return node.func.attr if isinstance(node.func.value, ast.Name) else ""
@@ -86,7 +86,7 @@ def called(node: ast.AST) -> str:
 def calls(tree: ast.AST, names: Container[str]) -> Iterator[ast.Call]:
     """The calls of functions of `tl` by these names, that have arguments."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and node.args and called(node) in names:
+        if isinstance(node, ast.Call) and node.args and called_name(node) in names:
             yield node
 
 
@@ -104,34 +104,34 @@ def passes_of(kernel: ast.FunctionDef) -> dict[str, int]:
     A loop that begins elsewhere, or whose pointer an earlier loop has moved, reads what is left.
     """
     roots = {argument.arg: argument.arg for argument in kernel.args.args}
-    moved: dict[str, int] = {}
+    moved_by: dict[str, int] = {}
     """Pointer → the loop that moves it."""
     loops: dict[tuple[str, str], set[int]] = {}
 
     def visit(node: ast.AST, loop: ast.For | ast.While | None) -> None:
         match node:
             case ast.AugAssign(target=ast.Name(id=name)) if loop is not None:
-                moved.setdefault(name, id(loop))
+                moved_by.setdefault(name, id(loop))
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 left = leftmost(value)
                 if left == name and loop is not None:
-                    moved.setdefault(name, id(loop))
+                    moved_by.setdefault(name, id(loop))
                 elif left in roots:
                     roots[name] = roots[left]
-                    moved.pop(name, None)
-            case ast.Call(args=[where, *_]) if loop is not None and called(node) == "load":
+                    moved_by.pop(name, None)
+            case ast.Call(args=[where, *_]) if loop is not None and called_name(node) == "load":
                 left = leftmost(where)
-                if left in roots and moved.get(left, id(loop)) == id(loop):
+                if left in roots and moved_by.get(left, id(loop)) == id(loop):
                     loops.setdefault((roots[left], _beginning(loop)), set()).add(id(loop))
         outer = loop is None and isinstance(node, ast.For | ast.While)
         for child in ast.iter_child_nodes(node):
             visit(child, node if outer else loop)  # type: ignore[arg-type]
 
     visit(kernel, None)
-    found: dict[str, int] = {}
+    passes: dict[str, int] = {}
     for (pointer, _), places in loops.items():
-        found[pointer] = max(found.get(pointer, 0), len(places))
-    return found
+        passes[pointer] = max(passes.get(pointer, 0), len(places))
+    return passes
 
 
 def _beginning(loop: ast.For | ast.While) -> str:
@@ -161,14 +161,14 @@ def _small_tile(
     kernel = kernels.get(name)
     if kernel is None:
         return
-    given = {
+    keywords = {
         keyword.arg: _integer(keyword.value, constants)
         for keyword in launch.keywords
         if keyword.arg
     }
-    warps = given.get("num_warps", _DEFAULT_WARPS)
+    warps = keywords.get("num_warps", _DEFAULT_WARPS)
     extents = {
-        ast.unparse(node.args[1]): _integer(node.args[1], given)
+        ast.unparse(node.args[1]): _integer(node.args[1], keywords)
         for node in calls(kernel, {"arange"})
         if len(node.args) == 2
     }

@@ -8,11 +8,11 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from kb.pasted.remark import Remark
-from kb.pasted.source_triton import called, calls, is_jit, leftmost, passes_of
+from kb.pasted.source_triton import called_name, calls, is_jit, leftmost, passes_of
 
 # Nodes of one statement, and statements of one loop, that are looked at: more is generated text.
-_MOST_NODES: Final = 2_000
-_MOST_STATEMENTS: Final = 200
+_MAX_NODES: Final = 2_000
+_MAX_STATEMENTS: Final = 200
 _NARROW: Final = frozenset({"float16", "bfloat16"})
 _FUNCTIONS: Final = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf"})
 # Arguments of `tl.load` and `tl.store` before their mask.
@@ -62,7 +62,7 @@ def remarks(tree: ast.Module) -> Iterator[Remark]:
     yield from _tiles(tree, kernels)
 
 
-class _Around(NamedTuple):
+class _Context(NamedTuple):
     """What is around a statement."""
 
     loops: tuple[ast.For | ast.While, ...] = ()
@@ -76,16 +76,16 @@ class _Kernel:
 
     def __init__(self, node: ast.FunctionDef, constants: set[str]) -> None:
         self._body = node.body
-        self._changing: dict[ast.stmt, set[str]] = {}
+        self._loop_variant: dict[ast.stmt, set[str]] = {}
         """Loop → names that can change from one iteration to the next."""
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         settled = {
-            argument.arg for argument in arguments if "constexpr" in _text(argument.annotation)
+            argument.arg for argument in arguments if "constexpr" in _code(argument.annotation)
         }
         pointers = {leftmost(call.args[0]) for call in calls(node, _BEFORE_MASK)}
         self._sized = {argument.arg for argument in arguments} - settled - pointers
         """Arguments that are neither constants nor pointers: lengths of run time among them."""
-        self._asserted = any(called(child) == "static_assert" for child in ast.walk(node))
+        self._asserted = any(called_name(child) == "static_assert" for child in ast.walk(node))
         self._settled = settled | constants
         self._wide: set[str] = set()
         """Names that hold a value for each element of a tile."""
@@ -98,24 +98,24 @@ class _Kernel:
 
     def remarks(self) -> Iterator[Remark]:
         """Yield what is seen, in the order of the text."""
-        yield from self._in(self._body, _Around())
+        yield from self._block(self._body, _Context())
 
-    def _in(self, body: Sequence[ast.stmt], around: _Around) -> Iterator[Remark]:
+    def _block(self, body: Sequence[ast.stmt], around: _Context) -> Iterator[Remark]:
         for statement in body:
             if isinstance(statement, ast.For | ast.While):
                 head = statement.iter if isinstance(statement, ast.For) else statement.test
                 yield from self._expression(head, around)
                 inner = around._replace(loops=(*around.loops, statement))
-                yield from self._in(statement.body, inner)
+                yield from self._block(statement.body, inner)
             elif isinstance(statement, ast.If):
                 yield from self._expression(statement.test, around)
                 branches = [*statement.body, *statement.orelse]
-                yield from self._in(branches, around._replace(branch=True))
+                yield from self._block(branches, around._replace(branch=True))
             else:
                 yield from self._expression(statement, around)
-                yield from self._assigned(statement, around.loops)
+                yield from self._assignment(statement, around.loops)
 
-    def _assigned(self, statement: ast.stmt, loops: Sequence[ast.stmt]) -> Iterator[Remark]:
+    def _assignment(self, statement: ast.stmt, loops: Sequence[ast.stmt]) -> Iterator[Remark]:
         match statement:
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
@@ -126,14 +126,14 @@ class _Kernel:
                     yield Remark(statement.lineno, _SUM, None)
                 else:
                     self._narrow.discard(name)
-                self._learn(name, value)
+                self._record_value(name, value)
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
                 if loops and isinstance(op, ast.Add) and name in self._narrow:
                     yield Remark(statement.lineno, _SUM, None)
                 if self._is_wide(value):
                     self._wide.add(name)
 
-    def _learn(self, name: str, value: ast.expr) -> None:
+    def _record_value(self, name: str, value: ast.expr) -> None:
         self._counting.discard(name)
         used = _names(value) - {"tl", "triton"}
         if used <= self._settled and not any(isinstance(n, ast.Call) for n in ast.walk(value)):
@@ -144,20 +144,20 @@ class _Kernel:
             self._wide.add(name)
             if self._is_bounded(value):
                 self._bounded.add(name)
-        if called(value) in {"zeros", "full"} and isinstance(value, ast.Call):
+        if called_name(value) in {"zeros", "full"} and isinstance(value, ast.Call):
             dtypes = [*value.args[1:], *(keyword.value for keyword in value.keywords)]
             if any(getattr(dtype, "attr", "") in _NARROW for dtype in dtypes):
                 self._narrow.add(name)
 
     def _is_wide(self, node: ast.AST) -> bool:
         return bool(self._wide & _names(node)) or any(
-            called(child) == "arange" for child in ast.walk(node)
+            called_name(child) == "arange" for child in ast.walk(node)
         )
 
     def _is_bounded(self, node: ast.AST) -> bool:
         return bool(self._bounded & _names(node)) or any(
             (isinstance(child, ast.BinOp) and isinstance(child.op, ast.Mod))
-            or called(child) in {"minimum", "where", "clamp"}
+            or called_name(child) in {"minimum", "where", "clamp"}
             for child in ast.walk(node)
         )
 
@@ -167,32 +167,32 @@ class _Kernel:
             case ast.Name(id=name):
                 return name in self._counting
             case ast.BinOp(left=left, op=ast.Add(), right=right):
-                wide = [each for each in (left, right) if self._is_wide(each)]
+                wide = [side for side in (left, right) if self._is_wide(side)]
                 return len(wide) == 1 and self._counts_up(wide[0])
-        return called(node) == "arange"
+        return called_name(node) == "arange"
 
-    def _expression(self, node: ast.AST, around: _Around) -> Iterator[Remark]:
-        nodes = list(islice(ast.walk(node), _MOST_NODES))
-        for each in nodes if len(nodes) < _MOST_NODES else ():
-            if isinstance(each, ast.Call):
-                yield from self._call(each, around)
-            elif isinstance(each, ast.BinOp) and isinstance(each.op, ast.FloorDiv | ast.Mod):
-                runtime = _names(each.right) - self._settled
-                wide = self._is_wide(each.left) and not self._is_wide(each.right)
+    def _expression(self, node: ast.AST, around: _Context) -> Iterator[Remark]:
+        nodes = list(islice(ast.walk(node), _MAX_NODES))
+        for child in nodes if len(nodes) < _MAX_NODES else ():
+            if isinstance(child, ast.Call):
+                yield from self._call(child, around)
+            elif isinstance(child, ast.BinOp) and isinstance(child.op, ast.FloorDiv | ast.Mod):
+                runtime = _names(child.right) - self._settled
+                wide = self._is_wide(child.left) and not self._is_wide(child.right)
                 if runtime and wide and around.loops and not _holds_loop(around.loops[-1]):
-                    yield Remark(each.lineno, _DIVISION, "shape-specialization")
+                    yield Remark(child.lineno, _DIVISION, "shape-specialization")
 
-    def _call(self, call: ast.Call, around: _Around) -> Iterator[Remark]:
-        name, loops = called(call), around.loops
+    def _call(self, call: ast.Call, around: _Context) -> Iterator[Remark]:
+        name, loops = called_name(call), around.loops
         if name in _BEFORE_MASK and call.args:
-            given = {keyword.arg for keyword in call.keywords}
+            keywords = {keyword.arg for keyword in call.keywords}
             pointer, wide = call.args[0], self._is_wide(call.args[0])
-            masked = len(call.args) > _BEFORE_MASK[name] or not _CHECKED.isdisjoint(given)
+            masked = len(call.args) > _BEFORE_MASK[name] or not _CHECKED.isdisjoint(keywords)
             free = wide and not masked and not self._is_bounded(pointer)
             if free and self._sized and not (self._asserted or around.branch):
                 filled = ", and set `other` to a neutral value." if name == "load" else "."
                 yield Remark(call.lineno, f"`tl.{name}` has {_NO_MASK}{filled}", None)
-            step = self._apart(pointer)
+            step = self._lane_stride(pointer)
             if step is not None:
                 text = (
                     f"neighbouring lanes are `{step}` elements apart, so that each touches a "
@@ -212,11 +212,11 @@ class _Kernel:
 
     def _depends(self, node: ast.expr, loop: ast.For | ast.While) -> bool:
         """Whether a value can change from one iteration to the next."""
-        if loop not in self._changing:
-            self._changing[loop] = _changing(loop)
-        return isinstance(loop, ast.While) or bool(_names(node) & self._changing[loop])
+        if loop not in self._loop_variant:
+            self._loop_variant[loop] = _loop_variant(loop)
+        return isinstance(loop, ast.While) or bool(_names(node) & self._loop_variant[loop])
 
-    def _apart(self, pointer: ast.expr) -> str | None:
+    def _lane_stride(self, pointer: ast.expr) -> str | None:
         """By what run-time value the only index of a one-dimensional access is multiplied."""
         if any(isinstance(child, ast.Subscript) for child in ast.walk(pointer)):
             return None  # a tile of several dimensions
@@ -228,12 +228,12 @@ class _Kernel:
         if not (isinstance(wide[0].op, ast.Mult) and self._counts_up(index)):
             return None
         runtime = _names(factor) - self._settled - {"tl"}
-        told = ast.unparse(factor)
+        text = ast.unparse(factor)
         # A stride may be 1.
-        return told if (runtime or "num_programs" in told) and "stride" not in told else None
+        return text if (runtime or "num_programs" in text) and "stride" not in text else None
 
 
-def _text(node: ast.AST | None) -> str:
+def _code(node: ast.AST | None) -> str:
     return "" if node is None else ast.unparse(node)
 
 
@@ -244,40 +244,40 @@ def _names(node: ast.AST) -> set[str]:
 def _terms(node: ast.expr) -> Iterator[ast.expr]:
     waiting = [node]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Add | ast.Sub):
-            waiting += [each.left, each.right]
+        term = waiting.pop()
+        if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Add | ast.Sub):
+            waiting += [term.left, term.right]
         else:
-            yield each
+            yield term
 
 
-def _changing(loop: ast.For | ast.While) -> set[str]:
+def _loop_variant(loop: ast.For | ast.While) -> set[str]:
     """Names that can change from one iteration of a loop to the next."""
     stores = [
         child for child in ast.walk(loop) if isinstance(child, ast.stmt) and child is not loop
     ]
-    written = {leftmost(call.args[0]) for call in calls(loop, _WRITES)}
+    stored = {leftmost(call.args[0]) for call in calls(loop, _WRITES)}
     edges: list[tuple[set[str], set[str]]] = []
-    found = _names(loop.target) if isinstance(loop, ast.For) else set[str]()
+    changing = _names(loop.target) if isinstance(loop, ast.For) else set[str]()
     for store in stores:
         match store:
             case ast.For(target=target, iter=over):
                 edges.append((_names(target), _names(over)))
             case ast.AugAssign(target=target):
-                found |= _names(target)
+                changing |= _names(target)
             case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
                 names, used = _targets(store), _names(value)
-                again = any(leftmost(n.args[0]) in written for n in calls(value, {"load"}))
+                again = any(leftmost(n.args[0]) in stored for n in calls(value, {"load"}))
                 if again or names & used:
-                    found |= names
+                    changing |= names
                 edges.append((names, used))
-    if len(stores) > _MOST_STATEMENTS:
-        return found.union(*(names for names, _ in edges))
-    known = -1
-    while known != len(found):
-        known = len(found)
-        found = found.union(*(names for names, used in edges if used & found))
-    return found
+    if len(stores) > _MAX_STATEMENTS:
+        return changing.union(*(names for names, _ in edges))
+    size = -1
+    while size != len(changing):
+        size = len(changing)
+        changing = changing.union(*(names for names, used in edges if used & changing))
+    return changing
 
 
 def _targets(node: ast.stmt) -> set[str]:
@@ -293,7 +293,7 @@ def _targets(node: ast.stmt) -> set[str]:
 def _holds_loop(node: ast.AST) -> bool:
     """Whether there is a loop within a statement."""
     inner = (child for child in ast.walk(node) if child is not node)
-    return any(isinstance(each, ast.For | ast.While) for each in inner)
+    return any(isinstance(descendant, ast.For | ast.While) for descendant in inner)
 
 
 def _branches_to_loops(kernel: ast.FunctionDef) -> bool:
@@ -315,9 +315,9 @@ def _tiles(tree: ast.Module, kernels: Sequence[ast.FunctionDef]) -> Iterator[Rem
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)):
             continue
-        wanted = lengths.get(getattr(node.func.value, "id", ""), set())
-        for given in node.keywords:
-            value = given.value.value if isinstance(given.value, ast.Constant) else None
-            if given.arg in wanted and isinstance(value, int) and value & (value - 1):
-                text = f"{given.arg}={value} reaches `tl.arange`, which takes only powers of two."
+        tile_lengths = lengths.get(getattr(node.func.value, "id", ""), set())
+        for keyword in node.keywords:
+            value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            if keyword.arg in tile_lengths and isinstance(value, int) and value & (value - 1):
+                text = f"{keyword.arg}={value} reaches `tl.arange`, which takes only powers of two."
                 yield Remark(node.lineno, text, None)

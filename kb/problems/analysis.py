@@ -13,7 +13,7 @@ from typing import Final
 from kb.gpus import GpuSpec, all_specs
 from kb.problems.loops import TimeLoop, longest
 from kb.problems.reading import Problem
-from kb.problems.steps import Step, read_by, steps_of, total
+from kb.problems.steps import Step, bytes_read, steps_of, total
 from kb.problems.values import Operator
 from kb.problems.vocabulary import PRODUCTS
 
@@ -36,7 +36,7 @@ ANCHORS: Final = frozenset({
 # With unknown shapes operators are weighed by what they are.
 _WEIGHT: Final = {"attention": 5.0, "recurrent": 5.0, "conv": 4.0, "conv_transpose": 4.0,
                   "matmul": 4.0, "scan": 2.0, "norm": 1.5, "softmax": 1.5}  # fmt: skip
-_NEAR = 6
+_MAX_NEIGHBOURS = 6
 
 
 @dataclass(slots=True)
@@ -81,28 +81,28 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     for step in steps:
         step.seconds = _seconds(step, spec, dtype)
     heaviest = _heaviest(steps)
-    found = Analysis(problem, steps, heaviest, dtype=dtype)
-    found.loop = longest(problem.loops, problem.operators)
+    analysis = Analysis(problem, steps, heaviest, dtype=dtype)
+    analysis.loop = longest(problem.loops, problem.operators)
     if heaviest is not None:
-        found.before, found.after = _around(steps, heaviest)
+        analysis.before, analysis.after = _fusible_neighbours(steps, heaviest)
         seconds = sum(step.seconds for step in steps)
         same = sum(s.seconds for s in steps if s.family is heaviest.family)
-        found.share = same / seconds if seconds else 1.0
-    found.flops = total(step.flops for step in steps if step.kind in ANCHORS)
+        analysis.share = same / seconds if seconds else 1.0
+    analysis.flops = total(step.flops for step in steps if step.kind in ANCHORS)
     # A convolution of single channels sums too few products for tensor cores.
     products = [s for s in steps if s.kind in PRODUCTS and s.family_name != "depthwise-conv"]
-    found.tensor_flops = total(step.useful_flops for step in products)
-    found.dense_flops = total(step.flops for step in products)
+    analysis.tensor_flops = total(step.useful_flops for step in products)
+    analysis.dense_flops = total(step.flops for step in products)
     users = defaultdict[int, list[Operator]](list)
     for op in problem.operators:
         for number in {input_.number for input_ in op.inputs}:
             users[number].append(op)
     inputs = [input_ for input_ in problem.inputs if input_.number in users] or problem.inputs
     ends = [tensor.bytes for tensor in (*inputs, *problem.outputs)]
-    read = [read_by(users[parameter.number], parameter) for parameter in problem.parameters]
-    found.io_bytes = total([*ends, *read])
-    found.moved_bytes = total(step.bytes for step in steps)
-    return found
+    reads = [bytes_read(users[weight.number], weight) for weight in problem.parameters]
+    analysis.io_bytes = total([*ends, *reads])
+    analysis.moved_bytes = total(step.bytes for step in steps)
+    return analysis
 
 
 def _seconds(step: Step, spec: GpuSpec, dtype: str) -> float:
@@ -119,12 +119,12 @@ _seconds_of = attrgetter("seconds")
 
 
 def _heaviest(steps: list[Step]) -> Step | None:
-    known = [step for step in steps if step.family is not None]
-    anchors = [step for step in known if step.kind in ANCHORS]
+    with_family = [step for step in steps if step.family is not None]
+    anchors = [step for step in with_family if step.kind in ANCHORS]
     if not anchors:
-        plain = [step for step in known if step.kind == "elementwise"]
-        rest = known or steps
-        return _named_first(plain) if plain else max(rest, key=_seconds_of, default=None)
+        plain = [step for step in with_family if step.kind == "elementwise"]
+        rest = with_family or steps
+        return _activation_first(plain) if plain else max(rest, key=_seconds_of, default=None)
     families: dict[str, float] = {}
     for step in anchors:
         families[step.family_name] = families.get(step.family_name, 0.0) + step.seconds
@@ -138,7 +138,7 @@ def _heaviest(steps: list[Step]) -> Step | None:
     return max((s for s in anchors if s.family_name == chosen), key=_seconds_of)
 
 
-def _named_first(steps: list[Step]) -> Step:
+def _activation_first(steps: list[Step]) -> Step:
     """Of elementwise work, an activation by name before plain arithmetic."""
     rank = {"activation": 0, "scale": 1, "elementwise-add": 1}
     plain = {"pow", "exp", "sqrt", "rsqrt", "log", "square", "abs", "where"}
@@ -147,27 +147,27 @@ def _named_first(steps: list[Step]) -> Step:
     )
 
 
-def _around(steps: list[Step], heaviest: Step) -> tuple[list[Step], list[Step]]:
+def _fusible_neighbours(steps: list[Step], heaviest: Step) -> tuple[list[Step], list[Step]]:
     """Steps that feed the heaviest one or use its result, as far as one kernel could take them."""
     place = next(n for n, step in enumerate(steps) if step is heaviest)
     after: list[Step] = []
-    made, apart = _parts(heaviest), set[int]()
+    produced, unrelated = _parts(heaviest), set[int]()
     for step in steps[place + 1 :]:
-        if len(after) == _NEAR:
+        if len(after) == _MAX_NEIGHBOURS:
             break
         sources, light = _sources(step), step.kind in _FUSIBLE
-        if apart & sources or not (made & sources or light):
-            apart |= _parts(step)  # another kernel's, with what needs it
-        elif made & sources:
+        if unrelated & sources or not (produced & sources or light):
+            unrelated |= _parts(step)  # another kernel's, with what needs it
+        elif produced & sources:
             if not light:
                 break
             after.append(step)
-            made |= _parts(step)
+            produced |= _parts(step)
     before: list[Step] = []
     needed = _sources(heaviest)
     for step in reversed(steps[:place]):
         light = step.kind == "elementwise" or step.name in MOVES
-        if len(before) == _NEAR or not light or not needed & _parts(step):
+        if len(before) == _MAX_NEIGHBOURS or not light or not needed & _parts(step):
             break
         before.insert(0, step)
         needed |= _sources(step)

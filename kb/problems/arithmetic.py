@@ -44,10 +44,10 @@ def bounded(op: ast.operator, left: Any, right: Any) -> Any:
     exponent = isinstance(op, ast.Pow | ast.LShift | ast.RShift)
     if exponent and not (abs(right) <= 64 and abs(left) <= LARGEST):
         return UNKNOWN
-    found = _BINARY[type(op)](left, right) if type(op) in _BINARY else UNKNOWN
-    if isinstance(found, int) and abs(found) > LARGEST:
+    result = _BINARY[type(op)](left, right) if type(op) in _BINARY else UNKNOWN
+    if isinstance(result, int) and abs(result) > LARGEST:
         return UNKNOWN
-    return found if isinstance(found, int | float) else UNKNOWN
+    return result if isinstance(result, int | float) else UNKNOWN
 
 
 def _bounded_sequences(op: ast.operator, left: Any, right: Any) -> Any:

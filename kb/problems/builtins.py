@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kb.problems.recording import Recorder
 
 _NUMBERS: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (abs, int, float, max, min, round, sum, sorted)
+    function.__name__: function for function in (abs, int, float, max, min, round, sum, sorted)
 }
 
 
@@ -22,8 +22,8 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
     match name:
         case "range":
             bounds = [value for value in values if isinstance(value, int)]
-            known = len(bounds) == len(values) and all(abs(bound) <= LARGEST for bound in bounds)
-            return list(range(*bounds)[:MAX_ITEMS]) if known and values else []
+            all_ints = len(bounds) == len(values) and all(abs(bound) <= LARGEST for bound in bounds)
+            return list(range(*bounds)[:MAX_ITEMS]) if all_ints and values else []
         case "len":
             if isinstance(first, Tensor):
                 return first.shape[0] if first.shape and first.shape[0] is not None else UNKNOWN
@@ -55,8 +55,8 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
         case "isinstance":
             return _is_one(first, values[1] if len(values) > 1 else None)
     summed = first if name == "sum" and isinstance(first, list | tuple) else ()
-    if any(isinstance(each, Tensor) for each in summed):
-        return reduce(lambda total, each: recorder.operate("add", [total, each]), summed)
+    if any(isinstance(item, Tensor) for item in summed):
+        return reduce(lambda total, item: recorder.operate("add", [total, item]), summed)
     if name == "float" and isinstance(first, str):
         return math.inf if first.strip().lower() in {"inf", "+inf", "infinity"} else UNKNOWN
     flat: Any = values if len(values) > 1 or name in {"abs", "int", "float", "round"} else first
@@ -70,11 +70,11 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
 
 def _attribute(recorder: "Recorder", name: str, values: list[Any]) -> Any:
     owner, key = values[0], values[1]
-    known = isinstance(owner, Instance) and isinstance(key, str)
-    held = known and (key in owner.attributes or recorder.has_method(owner, key))
+    is_known = isinstance(owner, Instance) and isinstance(key, str)
+    is_set = is_known and (key in owner.attributes or recorder.has_method(owner, key))
     if name == "hasattr":
-        return held if known else UNKNOWN
-    if not held and len(values) > 2:
+        return is_set if is_known else UNKNOWN
+    if not is_set and len(values) > 2:
         return values[2]
     return recorder.attribute(owner, key) if isinstance(key, str) else UNKNOWN
 

@@ -91,14 +91,14 @@ class TransformerEncoder(nn.Module):
             src = self.norm(src)
         return src
 """
-COMPOSED: Final = frozenset(
+COMPOSITE_LAYERS: Final = frozenset(
     {"RNNCell", "GRUCell", "LSTMCell", "TransformerEncoderLayer", "TransformerEncoder"}
 )
-"""Names of the classes that `composed` spells out."""
+"""Names of the classes that `composite_module` spells out."""
 
 
 @cache
-def composed() -> ast.Module:
+def composite_module() -> ast.Module:
     """The classes, as a file of them is read."""
     with PARSING:
         return ast.parse(_TEXT)

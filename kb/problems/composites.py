@@ -4,23 +4,23 @@ from collections import defaultdict
 from typing import Final
 
 from kb.problems.steps import Step, dimension_class, total, traffic
-from kb.problems.useful import causal_share, is_causal, parts_of, triangular_share
+from kb.problems.useful import causal_share, is_causal, triangles_of, triangular_share
 from kb.problems.values import Operator, Tensor, product
 
 # Fewer products are written out for other reasons, such as the projections of attention.
-_LEAST_GROUPS: Final = 4
+_MIN_GROUPS: Final = 4
 _PRODUCTS: Final = frozenset({"matmul", "mm", "linear"})
 
 
 def composites(operators: list[Operator]) -> list[Step]:
     """Return the spelled-out forms among operators, each as one step."""
     steps: list[Step] = []
-    taken: set[int] = set()
+    matched: set[int] = set()
 
     def add(step: Step | None) -> None:
-        if step is not None and taken.isdisjoint(id(op) for op in step.operators):
+        if step is not None and matched.isdisjoint(id(op) for op in step.operators):
             steps.append(step)
-            taken.update(id(op) for op in step.operators)
+            matched.update(id(op) for op in step.operators)
 
     for op in operators:
         if op.name == "softmax":
@@ -45,14 +45,14 @@ def composites(operators: list[Operator]) -> list[Step]:
     return steps
 
 
-def _maker(tensor: Tensor, *names: str) -> Operator | None:
-    made = tensor.made_by
-    return made if made is not None and (not names or made.name in names) else None
+def _producer(tensor: Tensor, *names: str) -> Operator | None:
+    producer = tensor.made_by
+    return producer if producer is not None and (not names or producer.name in names) else None
 
 
 def _silu(op: Operator) -> Step | None:
     for one, two in (op.inputs, op.inputs[::-1]) if len(op.inputs) == 2 else ():
-        gate = _maker(two, "sigmoid")
+        gate = _producer(two, "sigmoid")
         if gate is not None and _same(gate.inputs[0], one):
             work = one.elements
             traffic = total([one.bytes, op.outputs[0].bytes])
@@ -63,10 +63,10 @@ def _silu(op: Operator) -> Step | None:
 def _silu_mul(op: Operator) -> Step | None:
     """`silu(gate) * up`, the middle of a gated feed-forward block."""
     for one, two in (op.inputs, op.inputs[::-1]) if len(op.inputs) == 2 else ():
-        gate = _maker(one, "silu")
+        gate = _producer(one, "silu")
         if gate is not None and not _same(gate.inputs[0], two) and one.shape == two.shape:
-            moved = total([gate.inputs[0].bytes, two.bytes, op.outputs[0].bytes])
-            return Step("silu_mul", "glu", [op, gate], op.flops, moved)
+            nbytes = total([gate.inputs[0].bytes, two.bytes, op.outputs[0].bytes])
+            return Step("silu_mul", "glu", [op, gate], op.flops, nbytes)
     return None
 
 
@@ -76,16 +76,16 @@ def _same(one: Tensor, two: Tensor) -> bool:
 
 def _ancestors(tensor: Tensor, kinds: frozenset[str], limit: int = 12) -> list[Operator]:
     """Operators behind a tensor, through those of some kinds, the nearest first."""
-    found: list[Operator] = []
+    operators: list[Operator] = []
     waiting = [tensor]
-    while waiting and len(found) < limit:
-        made = waiting.pop(0).made_by
-        if made is None or any(made is operator for operator in found):
+    while waiting and len(operators) < limit:
+        producer = waiting.pop(0).made_by
+        if producer is None or any(producer is operator for operator in operators):
             continue
-        found.append(made)
-        if made.kind in kinds:
-            waiting += made.inputs
-    return found
+        operators.append(producer)
+        if producer.kind in kinds:
+            waiting += producer.inputs
+    return operators
 
 
 _LIGHT = frozenset({"elementwise", "copy"})
@@ -93,16 +93,16 @@ _LIGHT = frozenset({"elementwise", "copy"})
 
 def _attention(operators: list[Operator], softmax: Operator) -> Step | None:
     scores = [op for op in _ancestors(softmax.inputs[0], _LIGHT) if op.kind == "matmul"]
-    made = [softmax]
+    ops = [softmax]
     product: Operator | None = None
     for op in operators:
-        if op is softmax or not any(t.made_by is not None and t.made_by in made for t in op.inputs):
+        if op is softmax or not any(t.made_by is not None and t.made_by in ops for t in op.inputs):
             continue
         if op.kind == "matmul":
             product = op
             break
         if op.kind in _LIGHT:
-            made.append(op)
+            ops.append(op)
     if not scores or product is None or product is scores[0]:
         return None
     between = _ancestors(softmax.inputs[0], _LIGHT)
@@ -112,7 +112,7 @@ def _attention(operators: list[Operator], softmax: Operator) -> Step | None:
     causal = any(op.name in {"tril", "triu"} or is_causal(op) for op in masks)
     shape = softmax.inputs[0].shape or (None, None)
     # q, k and v may be projected in three products: those are steps of their own.
-    parts = [product, scores[0], softmax, *inner, *made[1:]]
+    parts = [product, scores[0], softmax, *inner, *ops[1:]]
     unique = _distinct(parts)
     return Step(
         "attention", "attention", unique, total(op.flops for op in unique),
@@ -140,8 +140,8 @@ def _normalized(op: Operator) -> Step | None:
                 continue
             if not _reaches(operator, one):
                 continue
-            squared = _maker(operator.inputs[0], *_SQUARES) is not None
-            centred = _maker(one, "sub") is not None
+            squared = _producer(operator.inputs[0], *_SQUARES) is not None
+            centred = _producer(one, "sub") is not None
             name = {"norm": "normalize", "vector_norm": "normalize"}.get(operator.name)
             if name is None and operator.name in {"var", "std"}:
                 name = "layer_norm"
@@ -150,7 +150,7 @@ def _normalized(op: Operator) -> Step | None:
                 name = "layer_norm" if mean and centred else "rms_norm" if mean else "normalize"
             if name is None:
                 continue
-            return _joined(
+            return _composite(
                 name, "norm", op, [b for b in behind if b.kind != "matmul"], one, operator
             )
     return None
@@ -162,16 +162,16 @@ def _reaches(reduction: Operator, tensor: Tensor) -> bool:
     behind = _ancestors(source, frozenset({"elementwise"}))
     if _same(source, tensor) or any(_same(t, tensor) for op in behind for t in op.inputs):
         return True
-    near = _maker(tensor, "sub")
+    near = _producer(tensor, "sub")
     return near is not None and any(_same(t, near.inputs[0]) for t in reduction.inputs)
 
 
-def _joined(  # noqa: PLR0917 (called from here alone)
+def _composite(  # noqa: PLR0917 (called from here alone)
     name: str, kind: str, op: Operator, parts: list[Operator], data: Tensor, reduction: Operator
 ) -> Step:
     light = frozenset({"elementwise", "reduce"})
     used = [op, *(part for part in parts if part.kind in light)]
-    centring = _maker(data, "sub")
+    centring = _producer(data, "sub")
     if centring is not None and name == "layer_norm":
         used.append(centring)
         data = centring.inputs[0]
@@ -188,37 +188,37 @@ def _softmax(op: Operator) -> Step | None:
     above, below = op.inputs if len(op.inputs) == 2 else (None, None)
     if above is None or below is None:
         return None
-    exponential, total = _maker(above, "exp"), _maker(below, "sum")
+    exponential, total = _producer(above, "exp"), _producer(below, "sum")
     if exponential is None or total is None or not _same(total.inputs[0], above):
         return None
-    return _joined("softmax", "softmax", op, [exponential, total], exponential.inputs[0], total)
+    return _composite("softmax", "softmax", op, [exponential, total], exponential.inputs[0], total)
 
 
 def _cross_entropy(operators: list[Operator], log: Operator) -> Step | None:
     """`log(sum(exp(x - max(x))))`, with the gathered logits the loss of a classifier."""
-    summed = _maker(log.inputs[0], "sum")
-    exponential = _maker(summed.inputs[0], "exp") if summed is not None else None
+    summed = _producer(log.inputs[0], "sum")
+    exponential = _producer(summed.inputs[0], "exp") if summed is not None else None
     if summed is None or exponential is None:
         return None
     parts, data = [summed, exponential, log], exponential.inputs[0]
     sources = [data]
-    shifted = _maker(data, "sub")
-    if shifted is not None and (highest := _maker(shifted.inputs[-1], "max")) is not None:
+    shifted = _producer(data, "sub")
+    if shifted is not None and (highest := _producer(shifted.inputs[-1], "max")) is not None:
         parts += [shifted, highest]
         data = shifted.inputs[0]
         sources.append(data)
-    name, picked = "logsumexp", [op for op in operators if op.name == "gather"]
+    name, gathers = "logsumexp", [op for op in operators if op.name == "gather"]
     chosen = [
         op
-        for op in picked
+        for op in gathers
         if any(_same_data(op.inputs[0], source) for source in sources) and _one_of_each(op, summed)
     ]
     if chosen:
         name, parts = "cross_entropy", [*parts, chosen[0]]
     kind = "loss" if chosen else "reduce"
     # A row's maximum and sum are taken together, so each row is read once.
-    moved = total([data.bytes, log.outputs[0].bytes])
-    return Step(name, kind, parts, product([4, data.elements]), moved, dimension_class(summed))
+    nbytes = total([data.bytes, log.outputs[0].bytes])
+    return Step(name, kind, parts, product([4, data.elements]), nbytes, dimension_class(summed))
 
 
 def _one_of_each(gather: Operator, summed: Operator) -> bool:
@@ -239,11 +239,11 @@ def _same_data(one: Tensor, two: Tensor) -> bool:
 
 
 def _triangular(op: Operator) -> Step | None:
-    product = _maker(op.inputs[0], "matmul", "mm")
+    product = _producer(op.inputs[0], "matmul", "mm")
     if product is None:
         return None
     traffic = total([*(t.bytes for t in product.inputs), op.outputs[0].bytes])
-    share = triangular_share(product, parts_of(product, op))
+    share = triangular_share(product, triangles_of(product, op))
     return Step("triangular_matmul", "matmul", [product, op], product.flops, traffic, share=share)
 
 
@@ -267,18 +267,18 @@ def _grouped(operators: list[Operator]) -> list[Step]:
     for op in operators:
         if op.name in _PRODUCTS and len(op.inputs) > 1 and op.inputs[1].part:
             shared[op.inputs[1].number].append(op)
-    groups = {number: group for number, group in shared.items() if len(group) >= _LEAST_GROUPS}
+    groups = {number: group for number, group in shared.items() if len(group) >= _MIN_GROUPS}
     number_of = {id(op): number for number, group in groups.items() for op in group}
-    needed = dict[int, set[int]]()
+    deps = dict[int, set[int]]()
     for op in operators if groups else ():
-        made = [id(input_.made_by) for input_ in op.inputs if input_.made_by is not None]
-        numbers = {number_of[each] for each in made if each in number_of}
-        needed[id(op)] = numbers.union(*(needed.get(each, ()) for each in made))
+        producers = [id(input_.made_by) for input_ in op.inputs if input_.made_by is not None]
+        numbers = {number_of[producer] for producer in producers if producer in number_of}
+        deps[id(op)] = numbers.union(*(deps.get(producer, ()) for producer in producers))
     steps = []
     for number, group in groups.items():
         matrices = {op.inputs[1].part: op.inputs[1].shape for op in group}
-        alone = not any(number in needed[id(op)] for op in group)
+        alone = not any(number in deps[id(op)] for op in group)
         if alone and len(matrices) == len(group) and len(set(matrices.values())) == 1:
-            flops, moved = total(op.flops for op in group), total(map(traffic, group))
-            steps.append(Step("grouped_matmul", "matmul", group, flops, moved))
+            flops, nbytes = total(op.flops for op in group), total(map(traffic, group))
+            steps.append(Step("grouped_matmul", "matmul", group, flops, nbytes))
     return steps

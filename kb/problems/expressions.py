@@ -10,8 +10,8 @@ from kb.problems.values import UNKNOWN, Container, Function, Library, Scope, Ten
 MAX_STEPS = 120_000
 # Items whose copying takes about as long as a step.
 # Characters of a formatted string, at most.
-_LONGEST: Final = 200
-_COPIED = 32
+_MAX_STRING: Final = 200
+_COPIES_PER_STEP = 32
 # Of nested calls and expressions together.
 MAX_DEPTH = 120
 
@@ -36,7 +36,7 @@ class Expressions:
         self._depth = 0
 
     # What a subclass gives.
-    def call(self, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
+    def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return what a call gives."""
         raise NotImplementedError
 
@@ -48,7 +48,7 @@ class Expressions:
         """Return an attribute of a value."""
         raise NotImplementedError
 
-    def indexed(self, tensor: Tensor, index: Any) -> Any:
+    def take_index(self, tensor: Tensor, index: Any) -> Any:
         """Return a part of a tensor."""
         raise NotImplementedError
 
@@ -69,10 +69,10 @@ class Expressions:
             return list(source)[:MAX_ITEMS]
         if isinstance(source, list | tuple | str | range):
             # Copies cost time too: a loop that makes many runs out of steps.
-            self._steps += len(source) // _COPIED
+            self._steps += len(source) // _COPIES_PER_STEP
             return list(source[:MAX_ITEMS])
         if isinstance(source, Tensor) and source.shape and source.shape[0] is not None:
-            return [self.indexed(source, 0) for _ in range(min(source.shape[0], MAX_ITEMS))]
+            return [self.take_index(source, 0) for _ in range(min(source.shape[0], MAX_ITEMS))]
         return []
 
     def eval(self, node: ast.expr, scope: Scope) -> Any:
@@ -105,7 +105,7 @@ class Expressions:
             case ast.BoolOp(op=op, values=values):
                 return self._boolean(op, values, scope)
             case ast.Compare(left=left, ops=ops, comparators=others):
-                return self._compared(left, ops, others, scope)
+                return self._compare(left, ops, others, scope)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 truth = truth_of(self.eval(test, scope))
                 return self.eval(orelse if truth is False else body, scope)
@@ -124,45 +124,45 @@ class Expressions:
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
                 return self._comprehension(node, scope)
             case ast.JoinedStr(values=values):
-                return self._joined([self.eval(each, scope) for each in values])
+                return self._format_string([self.eval(part, scope) for part in values])
             case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
                 return self.eval(value, scope)
             case ast.Lambda():
                 return Function(node, scope)
             case ast.NamedExpr(target=target, value=value):
-                found = self.eval(value, scope)
-                self.assign(target, found, scope)
-                return found
+                result = self.eval(value, scope)
+                self.assign(target, result, scope)
+                return result
         return UNKNOWN
 
-    def _joined(self, parts: list[Any]) -> Any:
+    def _format_string(self, parts: list[Any]) -> Any:
         """A formatted string, such as the name of an attribute with its number."""
         if not all(isinstance(part, str | int) for part in parts):
             return UNKNOWN
-        return "".join(str(part)[:_LONGEST] for part in parts[:_LONGEST])[:_LONGEST]
+        return "".join(str(part)[:_MAX_STRING] for part in parts[:_MAX_STRING])[:_MAX_STRING]
 
     def _elements(self, elts: list[ast.expr], scope: Scope) -> list[Any]:
-        found: list[Any] = []
+        elements: list[Any] = []
         for element in elts[:MAX_ITEMS]:
             if isinstance(element, ast.Starred):
-                found += self.items(self.eval(element.value, scope))
+                elements += self.items(self.eval(element.value, scope))
             else:
-                found.append(self.eval(element, scope))
-        return found[:MAX_ITEMS]
+                elements.append(self.eval(element, scope))
+        return elements[:MAX_ITEMS]
 
     def _call(self, node: ast.Call, scope: Scope) -> Any:
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             return self.call(Library("super"), [scope.get("self")], {})
         function = self.eval(node.func, scope)
-        positional = self._elements(node.args, scope)
-        named: dict[str, Any] = {}
+        args = self._elements(node.args, scope)
+        kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.eval(keyword.value, scope)
             if keyword.arg is not None:
-                named[keyword.arg] = value
+                kwargs[keyword.arg] = value
             elif isinstance(value, dict):
-                named.update({key: each for key, each in value.items() if isinstance(key, str)})
-        return self.call(function, positional, named)
+                kwargs.update({key: item for key, item in value.items() if isinstance(key, str)})
+        return self.call(function, args, kwargs)
 
     def _binary(self, op: ast.operator, left: Any, right: Any) -> Any:
         if isinstance(left, Tensor) or isinstance(right, Tensor):
@@ -189,15 +189,15 @@ class Expressions:
         return ~value if isinstance(value, int) else UNKNOWN
 
     def _boolean(self, op: ast.boolop, values: list[ast.expr], scope: Scope) -> Any:
-        found: Any = UNKNOWN
+        result: Any = UNKNOWN
         for value in values:
-            found = self.eval(value, scope)
-            truth = truth_of(found)
+            result = self.eval(value, scope)
+            truth = truth_of(result)
             if truth is None or truth is isinstance(op, ast.Or):
-                return found
-        return found
+                return result
+        return result
 
-    def _compared(
+    def _compare(
         self, left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr], scope: Scope
     ) -> Any:
         one = self.eval(left, scope)
@@ -217,7 +217,7 @@ class Expressions:
 
     def _subscript(self, owner: Any, index: Any) -> Any:
         if isinstance(owner, Tensor):
-            return self.indexed(owner, index)
+            return self.take_index(owner, index)
         if isinstance(owner, Container):
             if isinstance(index, slice):
                 return Container(owner.name, owner.items[index])
@@ -229,13 +229,13 @@ class Expressions:
     def _comprehension(
         self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, scope: Scope
     ) -> list[Any]:
-        found: list[Any] = []
+        elements: list[Any] = []
         inner = Scope({}, scope)
 
         def fill(depth: int) -> None:
             if depth == len(node.generators):
-                if len(found) < MAX_ITEMS:
-                    found.append(self.eval(node.elt, inner))
+                if len(elements) < MAX_ITEMS:
+                    elements.append(self.eval(node.elt, inner))
                 return
             generator = node.generators[depth]
             for item in self.items(self.eval(generator.iter, inner)):
@@ -245,4 +245,4 @@ class Expressions:
                     fill(depth + 1)
 
         fill(0)
-        return found
+        return elements

@@ -10,7 +10,7 @@ from kb.problems.values import Shape
 from kb.profiles.values import si
 
 # Operators of a chain that a line names; a network has hundreds.
-_NAMED = 8
+_MAX_NAMES = 8
 # Below this a launch (some 5 us each) weighs more than the work.
 _LAUNCH_S = 5e-6
 # Products of the halves of float32 numbers that keep float32 accuracy: `input_precision="tf32x3"`.
@@ -19,7 +19,7 @@ _TF32_PRODUCTS = 3
 _NEARLY_ALL = 0.98
 
 
-def card_of(gpu: str | None) -> GpuSpec | None:
+def gpu_spec(gpu: str | None) -> GpuSpec | None:
     """Return the specification of a card; of several by one name, the first in the table.
 
     None where an architecture is given, or nothing.
@@ -75,14 +75,14 @@ def _floors(analysis: Analysis, card: GpuSpec) -> _Floors:
 
 def fact_lines(analysis: Analysis, card: GpuSpec | None) -> list[str]:
     """Return the three lines that a context begins with."""
-    return [_what(analysis), _work(analysis), _floor(analysis, card)]
+    return [_summary(analysis), _work(analysis), _floor(analysis, card)]
 
 
-def _what(analysis: Analysis) -> str:
+def _summary(analysis: Analysis) -> str:
     problem, heaviest = analysis.problem, analysis.heaviest
     names = [step.name for step in analysis.steps]
-    chain = " → ".join(names[:_NAMED])
-    if len(names) > _NAMED:
+    chain = " → ".join(names[:_MAX_NAMES])
+    if len(names) > _MAX_NAMES:
         chain += f" → … ({len(names)} operators)"
     loop = analysis.loop
     if loop is not None:
@@ -91,10 +91,10 @@ def _what(analysis: Analysis) -> str:
         parts = [f"Problem {problem.name}: {chain or 'no operator was found'}."]
     if loop is None and heaviest is not None:
         parts.append(
-            f"Build the kernel around {heaviest.name} {_shapes(heaviest)}{_around(analysis)}."
+            f"Build the kernel around {heaviest.name} {_shapes(heaviest)}{_fusion_text(analysis)}."
         )
     if problem.unknown:
-        parts.append(f"Unknown operators: {', '.join(problem.unknown[:_NAMED])}.")
+        parts.append(f"Unknown operators: {', '.join(problem.unknown[:_MAX_NAMES])}.")
     if not problem.decided:
         parts.append(
             "It branches on values that its text does not fix: one branch is read, a loop once."
@@ -126,7 +126,7 @@ def _in_time(loop: TimeLoop) -> str:
     )
 
 
-def _around(analysis: Analysis) -> str:
+def _fusion_text(analysis: Analysis) -> str:
     """What to fuse into the kernel, and what follows it."""
     after = analysis.after
     if analysis.heaviest is not None and analysis.heaviest.name == "grouped_matmul":
@@ -148,45 +148,45 @@ def _around(analysis: Analysis) -> str:
 def _in_place(step: Step, analysis: Analysis) -> bool:
     """Whether a step works on the heaviest one's result element by element."""
     heaviest = analysis.heaviest
-    made = heaviest.main.outputs[0].shape if heaviest and heaviest.main.outputs else None
-    own = step.main.outputs[0].shape if step.main.outputs else None
+    output = heaviest.main.outputs[0].shape if heaviest and heaviest.main.outputs else None
+    shape = step.main.outputs[0].shape if step.main.outputs else None
     smaller = heaviest is not None and heaviest.kind == "reduce"
-    return step.kind == "elementwise" and not (smaller and made is not None and own != made)
+    return step.kind == "elementwise" and not (smaller and output is not None and shape != output)
 
 
 def _shapes(step: Step) -> str:
     data = next((t for t in step.main.inputs if t.shape is not None), None)
     shape = data.shape if data is not None else None
     out = step.main.outputs[0].shape if step.main.outputs else None
-    told = "(shapes not stated)"
+    text = "(shapes not stated)"
     if data is not None and shape is not None:
-        told = f"{shape_text(shape)} {data.dtype}"
+        text = f"{shape_text(shape)} {data.dtype}"
     weight = next((t for t in step.main.inputs if t is not data and t.shape), None)
     if weight is not None and weight.shape and step.kind in {"matmul", "conv", "conv_transpose"}:
-        told += f" by {shape_text(weight.shape)}"
+        text += f" by {shape_text(weight.shape)}"
     if shape is not None and out is not None and out != shape:
-        told += f" to {shape_text(out)}"
+        text += f" to {shape_text(out)}"
     if step.name == "grouped_matmul":
-        told = f"of {len(step.operators)} products, the first {told}"
+        text = f"of {len(step.operators)} products, the first {text}"
     settings = [
         f"{name} {_plain(value)}"
         for name in ("stride", "padding", "dilation", "groups", "dim")
         if (value := step.main.facts.get(name)) is not None and not _default(name, value)
     ]
-    return f"{told} ({', '.join(settings)})" if settings else told
+    return f"{text} ({', '.join(settings)})" if settings else text
 
 
 def _default(name: str, value: object) -> bool:
     usual = 0 if name == "padding" else 1
     if name == "dim":
         return not isinstance(value, int)
-    return all(each == usual for each in value) if isinstance(value, list) else value == usual
+    return all(item == usual for item in value) if isinstance(value, list) else value == usual
 
 
 def _plain(value: object) -> str:
     if isinstance(value, list):
         same = len(set(value)) == 1
-        return str(value[0]) if same else "x".join(str(each) for each in value)
+        return str(value[0]) if same else "x".join(str(item) for item in value)
     return str(value)
 
 
@@ -206,9 +206,9 @@ def _work(analysis: Analysis) -> str:
             f"(dense: {si(dense)}FLOP), "
         )
     text = f"Work: {products}{si(analysis.io_bytes)}B of inputs, parameters and outputs"
-    moved = analysis.moved_bytes
-    if moved is not None and moved > 1.1 * analysis.io_bytes:
-        text += f"; one operator at a time moves {si(moved)}B"
+    nbytes = analysis.moved_bytes
+    if nbytes is not None and nbytes > 1.1 * analysis.io_bytes:
+        text += f"; one operator at a time moves {si(nbytes)}B"
     return text + "."
 
 
@@ -225,23 +225,25 @@ def _floor(analysis: Analysis, card: GpuSpec | None) -> str:
         text += f", {_time(floors.by_flops)} by FLOPs {floors.how}"
         text += f" ({floors.other})" if floors.other else ""
     expected = {"latency": "launches and latency", "compute": "compute", "memory": "memory"}
-    text = f"{text}: expect it to be bound by {expected[bound]}.{_half(analysis, floors, card)}"
-    return text + _reached(analysis, card)
+    text = f"{text}: expect it to be bound by {expected[bound]}.{_in_bf16(analysis, floors, card)}"
+    return text + _measured_rates(analysis, card)
 
 
-def _reached(analysis: Analysis, card: GpuSpec) -> str:
+def _measured_rates(analysis: Analysis, card: GpuSpec) -> str:
     """What was measured on such a card, of what this problem needs."""
     if card.reached is None:
         return ""
-    read, copy = (f"{gbps / 1e3:.3g}" for gbps in (card.reached.read_gbps, card.reached.copy_gbps))
+    reads, copies = (
+        f"{gbps / 1e3:.3g}" for gbps in (card.reached.read_gbps, card.reached.copy_gbps)
+    )
     dtypes = [analysis.dtype, *(["tf32"] if analysis.dtype == "float32" else [])]
     rates = {dtype: card.reached_flops(dtype) for dtype in dtypes if analysis.tensor_flops}
-    told = [f"{rate / 1e12:.0f} TFLOP/s in {dtype}" for dtype, rate in rates.items() if rate]
-    products = f", products {' and '.join(told)}" if told else ""
-    return f" Measured there: reads {read} TB/s, copies {copy}{products}."
+    rates_text = [f"{rate / 1e12:.0f} TFLOP/s in {dtype}" for dtype, rate in rates.items() if rate]
+    products = f", products {' and '.join(rates_text)}" if rates_text else ""
+    return f" Measured there: reads {reads} TB/s, copies {copies}{products}."
 
 
-def _half(analysis: Analysis, floors: _Floors, card: GpuSpec) -> str:
+def _in_bf16(analysis: Analysis, floors: _Floors, card: GpuSpec) -> str:
     """The floor in bfloat16, in which float32 modules are mostly run on tensor cores."""
     rate = card.dense_flops("bfloat16")
     if analysis.dtype != "float32" or rate is None:

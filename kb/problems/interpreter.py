@@ -35,7 +35,7 @@ BUILTINS: Final = {
 
 
 # Statements that leave what comes after them undone.
-_LEAVING: Final = (ast.Raise, ast.Return, ast.Continue, ast.Break)
+_EXITS: Final = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 
 
 class _Return(Exception):
@@ -66,7 +66,7 @@ class Interpreter(Expressions):
         """How many operators were met so far."""
         return 0
 
-    def looped(self, places: Sequence[int]) -> None:
+    def record_loop(self, places: Sequence[int]) -> None:
         """Take note of a loop: the place before its first step, and after each."""
 
     # Statements
@@ -80,9 +80,9 @@ class Interpreter(Expressions):
     def _statement(self, node: ast.stmt, scope: Scope) -> None:  # noqa: PLR0912
         match node:
             case ast.Assign(targets=targets, value=value):
-                found = self.eval(value, scope)
+                result = self.eval(value, scope)
                 for target in targets:
-                    self.assign(target, found, scope)
+                    self.assign(target, result, scope)
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 self.assign(target, self.eval(value, scope), scope)
             case ast.AugAssign(target=target, op=op, value=value):
@@ -102,7 +102,7 @@ class Interpreter(Expressions):
                         with suppress(_Continue):
                             self.run(body, scope)
                         places.append(self.place)
-                self.looped(places)
+                self.record_loop(places)
                 self.run(orelse, scope)
             case ast.While(test=test, body=body):
                 self._while(test, body, scope)
@@ -145,7 +145,7 @@ class Interpreter(Expressions):
             return
         self.undecided = True
         # What goes on is more likely to be what the module is for.
-        leaves = any(isinstance(statement, _LEAVING) for statement in body)
+        leaves = any(isinstance(statement, _EXITS) for statement in body)
         try:
             self.run(orelse if leaves else body, scope)
         except _Raised:
@@ -168,19 +168,19 @@ class Interpreter(Expressions):
             case ast.Name(id=name):
                 scope.names[name] = value
             case ast.Attribute(value=owner, attr=name):
-                found = self.eval(owner, scope)
-                if isinstance(found, Instance):
-                    found.attributes[name] = value
-                elif isinstance(found, Layer) and isinstance(value, Tensor):
-                    found.share(name, value)
-                elif isinstance(found, Class):
-                    found.names[name] = value
+                object_ = self.eval(owner, scope)
+                if isinstance(object_, Instance):
+                    object_.attributes[name] = value
+                elif isinstance(object_, Layer) and isinstance(value, Tensor):
+                    object_.share(name, value)
+                elif isinstance(object_, Class):
+                    object_.names[name] = value
             case ast.Subscript(value=owner, slice=index):
-                held = self.eval(owner, scope)
+                collection = self.eval(owner, scope)
                 key = self.eval(index, scope)
-                if isinstance(held, dict | list) and isinstance(key, int | str):
+                if isinstance(collection, dict | list) and isinstance(key, int | str):
                     with suppress(IndexError):
-                        held[key] = value  # type: ignore[index]
+                        collection[key] = value  # type: ignore[index]
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 self._unpack(targets, value, scope)
             case ast.Starred(value=inner):
@@ -196,10 +196,10 @@ class Interpreter(Expressions):
         for number, target in enumerate(targets):
             self.assign(target, items[number] if number < len(items) else UNKNOWN, scope)
 
-    def apply(self, function: Function, positional: list[Any], named: dict[str, Any]) -> Any:
+    def apply(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return what a function of the file returns for these arguments."""
         node = function.node
-        given = [function.bound, *positional] if function.bound is not None else list(positional)
+        values = [function.bound, *args] if function.bound is not None else list(args)
         scope = Scope({}, function.scope)
         arguments = node.args
         names = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
@@ -209,13 +209,13 @@ class Interpreter(Expressions):
         for arg, kw_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
             if kw_default is not None:
                 scope.names[arg.arg] = self.eval(kw_default, function.scope)
-        scope.names.update(zip(names, given, strict=False))
-        known = {*names, *(arg.arg for arg in arguments.kwonlyargs)}
-        scope.names.update({key: value for key, value in named.items() if key in known})
+        scope.names.update(zip(names, values, strict=False))
+        parameters = {*names, *(arg.arg for arg in arguments.kwonlyargs)}
+        scope.names.update({key: value for key, value in kwargs.items() if key in parameters})
         if arguments.vararg is not None:
-            scope.names[arguments.vararg.arg] = tuple(given[len(names) :])
+            scope.names[arguments.vararg.arg] = tuple(values[len(names) :])
         if arguments.kwarg is not None:
-            rest = {key: value for key, value in named.items() if key not in known}
+            rest = {key: value for key, value in kwargs.items() if key not in parameters}
             scope.names[arguments.kwarg.arg] = rest
         for name in names:
             scope.names.setdefault(name, UNKNOWN)

@@ -14,7 +14,7 @@ from kb.problems.vocabulary import PRODUCTS
 # What puts results of steps together in any order.
 _SUMS: Final = frozenset({"add", "sub", "maximum", "minimum", "cat", "stack"})
 # Fewer steps are written out for other reasons, such as the stages of a network.
-_LEAST_STEPS: Final = 4
+_MIN_STEPS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def time_loop(
 
     The first step may differ, which often makes the state. `cut`: the last operators are missing.
     """
-    if len(places) <= _LEAST_STEPS or places[1] == places[2]:
+    if len(places) <= _MIN_STEPS or places[1] == places[2]:
         return None
     steps = [tuple(operators[start:end]) for start, end in pairwise(places[1:])]
     if cut:
@@ -50,17 +50,17 @@ def time_loop(
         return None
     if not all(_needs(step, before) for before, step in pairwise(steps)):
         return None
-    found = TimeLoop(len(places) - 1, steps[0])
+    loop = TimeLoop(len(places) - 1, steps[0])
     # What stays on chip are weights; repeated products of other data are products.
-    return None if found.has_product and not _weights(steps[0]) else found
+    return None if loop.has_product and not _weights(steps[0]) else loop
 
 
 def longest(loops: Sequence[TimeLoop], operators: Sequence[Operator]) -> TimeLoop | None:
     """The loop with most operators, where these are half of all; None without one."""
-    found = max(loops, key=lambda each: each.steps * len(each.operators), default=None)
-    if found is None or 2 * found.steps * len(found.operators) < len(operators):
+    best = max(loops, key=lambda loop: loop.steps * len(loop.operators), default=None)
+    if best is None or 2 * best.steps * len(best.operators) < len(operators):
         return None
-    return found
+    return best
 
 
 def _weights(step: Sequence[Operator]) -> list[tuple[int, tuple[str, ...]]]:
@@ -70,12 +70,12 @@ def _weights(step: Sequence[Operator]) -> list[tuple[int, tuple[str, ...]]]:
 def _needs(step: Sequence[Operator], before: Sequence[Operator]) -> bool:
     """Whether a step's work needs a result of the step before. Products that are only added up
     do not wait for one another."""
-    made = {id(op) for op in before}
+    results = {id(op) for op in before}
     summed = False
     for op in step:
-        if any(id(t.made_by) in made for t in op.inputs if t.made_by is not None):
+        if any(id(t.made_by) in results for t in op.inputs if t.made_by is not None):
             if op.name not in _SUMS:
                 return True
             summed = True
-            made.add(id(op))
+            results.add(id(op))
     return summed and not any(op.kind in PRODUCTS for op in step)

@@ -9,7 +9,7 @@ from kb.problems.moves import view
 from kb.problems.values import UNKNOWN, Library, Method, Shape, Tensor, product
 
 
-def part_of(shape: Shape, parts: list[Any]) -> Shape | None:
+def index_shape(shape: Shape, parts: list[Any]) -> Shape | None:
     """Return the shape of a part of a tensor; None where an index is not known."""
     lengths: list[int | None] = []
     place = 0
@@ -23,8 +23,8 @@ def part_of(shape: Shape, parts: list[Any]) -> Shape | None:
         place += 1
         if isinstance(part, slice):
             bounds = (part.start, part.stop, part.step)
-            known = old is not None and all(b is None or isinstance(b, int) for b in bounds)
-            lengths.append(len(range(*part.indices(old))) if known else None)  # type: ignore[arg-type]
+            is_known = old is not None and all(b is None or isinstance(b, int) for b in bounds)
+            lengths.append(len(range(*part.indices(old))) if is_known else None)  # type: ignore[arg-type]
         elif not isinstance(part, int):
             return None
     return (*lengths, *shape[place:])
@@ -72,9 +72,9 @@ def arithmetic(function: Callable[..., Any], values: list[Any], name: str) -> An
     return function(*values)
 
 
-def ordered_dict(positional: list[Any]) -> Any:
+def ordered_dict(args: list[Any]) -> Any:
     """Return an ordered dictionary as a plain one."""
-    pairs = positional[0] if positional else []
+    pairs = args[0] if args else []
     if isinstance(pairs, dict):
         return pairs
     if not isinstance(pairs, list | tuple):

@@ -4,84 +4,84 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kb.problems.shapes import Arguments, axes, whole
+from kb.problems.shapes import Arguments, as_int, axes
 from kb.problems.values import Shape, Tensor, dtype_name, product
 
 # A split into more parts than this is no layout that a kernel is written for.
-_MOST_PARTS = 1024
+_MAX_PARTS = 1024
 
 
-def lengths_of(values: Sequence[Any]) -> Shape:
+def parse_shape(values: Sequence[Any]) -> Shape:
     """Return a shape given as numbers or as one sequence; -1 and what is not known become None."""
     if len(values) == 1 and isinstance(values[0], list | tuple):
         values = values[0]
-    return tuple(None if whole(value) in (None, -1) else value for value in values)
+    return tuple(None if as_int(value) in (None, -1) else value for value in values)
 
 
 def view(  # noqa: PLR0912 (one case a view)
-    first: Tensor, name: str, positional: list[Any], named: Arguments
+    first: Tensor, name: str, args: list[Any], kwargs: Arguments
 ) -> Any:
     """Return the result of a view: the same elements in another shape."""
     if name in {"view", "reshape", "view_as", "reshape_as", "unflatten"}:
-        return _reshaped(first, name, positional, named)
+        return _reshape(first, name, args, kwargs)
     if name in {"chunk", "split", "unbind"}:
-        return _parts(first, name, positional, named)
-    found = shape = first.shape
+        return _split(first, name, args, kwargs)
+    result = shape = first.shape
     if shape is not None:
         rank = len(shape)
-        dims = [d for d in [*positional, *named.values()] if isinstance(d, int)]
+        dims = [d for d in [*args, *kwargs.values()] if isinstance(d, int)]
         match name:
             case "permute":
-                order = _listed(positional) or named.get("dims", [])
+                order = _as_sequence(args) or kwargs.get("dims", [])
                 fits = len(order) == rank and all(isinstance(d, int) and -rank <= d < rank
                                                   for d in order)  # fmt: skip
-                found = tuple(shape[d] for d in order) if fits else None
+                result = tuple(shape[d] for d in order) if fits else None
             case "transpose" | "t" | "adjoint":
                 one, two = dims[:2] if len(dims) >= 2 else (-2, -1)
-                found = swapped(shape, one, two) if rank > 1 else shape
+                result = swap_dims(shape, one, two) if rank > 1 else shape
             case "unsqueeze" if dims and -rank - 1 <= dims[0] <= rank:
                 place = dims[0] % (rank + 1)
-                found = (*shape[:place], 1, *shape[place:])
+                result = (*shape[:place], 1, *shape[place:])
             case "squeeze":
-                wanted = axes(dims or None, rank) or []
-                found = tuple(n for i, n in enumerate(shape) if not (i in wanted and n == 1))
+                squeezed = axes(dims or None, rank) or []
+                result = tuple(n for i, n in enumerate(shape) if not (i in squeezed and n == 1))
             case "flatten" | "ravel":
-                found = _flat(shape, positional, named)
+                result = _flatten(shape, args, kwargs)
             case "expand" | "broadcast_to":
-                found = _expanded(shape, positional)
-            case "expand_as" if positional and isinstance(positional[0], Tensor):
-                found = positional[0].shape
+                result = _expand(shape, args)
+            case "expand_as" if args and isinstance(args[0], Tensor):
+                result = args[0].shape
             case "select" if dims and -rank <= dims[0] < rank:
-                found = tuple(n for i, n in enumerate(shape) if i != dims[0] % rank)
+                result = tuple(n for i, n in enumerate(shape) if i != dims[0] % rank)
             case "narrow" if len(dims) == 3 and -rank <= dims[0] < rank:
-                found = tuple(dims[2] if i == dims[0] % rank else n for i, n in enumerate(shape))
+                result = tuple(dims[2] if i == dims[0] % rank else n for i, n in enumerate(shape))
             case "movedim" if len(dims) == 2 and all(-rank <= d < rank for d in dims):
                 rest = [n for i, n in enumerate(shape) if i != dims[0] % rank]
                 place = dims[1] % rank
-                found = (*rest[:place], shape[dims[0] % rank], *rest[place:])
+                result = (*rest[:place], shape[dims[0] % rank], *rest[place:])
             case "diagonal":
-                found = _diagonal(shape, positional, named)
+                result = _diagonal(shape, args, kwargs)
             case "movedim" | "as_strided":
-                found = None
+                result = None
         if name in {"select", "narrow", "diagonal"}:
-            return first.taken(found, f"{name} {dims}")
-    return replace(first, shape=found)
+            return first.subview(result, f"{name} {dims}")
+    return replace(first, shape=result)
 
 
-def _listed(values: Sequence[Any]) -> Sequence[Any]:
+def _as_sequence(values: Sequence[Any]) -> Sequence[Any]:
     """Numbers that are given one by one or as one sequence."""
     return values[0] if values and isinstance(values[0], list | tuple) else values
 
 
-def _expanded(shape: Shape, positional: list[Any]) -> Shape | None:
+def _expand(shape: Shape, args: list[Any]) -> Shape | None:
     """Lengths as asked for; -1 keeps the dimension as it is."""
-    given = _listed(positional)
-    own = (1,) * (len(given) - len(shape)) + shape
-    asked = zip(given, own, strict=False)
-    return tuple(old if whole(each) == -1 else whole(each) for each, old in asked)
+    sizes = _as_sequence(args)
+    padded = (1,) * (len(sizes) - len(shape)) + shape
+    pairs = zip(sizes, padded, strict=False)
+    return tuple(old if as_int(new) == -1 else as_int(new) for new, old in pairs)
 
 
-def swapped(shape: Shape, one: int, two: int) -> Shape | None:
+def swap_dims(shape: Shape, one: int, two: int) -> Shape | None:
     """Return a shape with two dimensions exchanged; None where there are no such dimensions."""
     rank = len(shape)
     if not (-rank <= one < rank and -rank <= two < rank):
@@ -91,9 +91,9 @@ def swapped(shape: Shape, one: int, two: int) -> Shape | None:
     return tuple(order)
 
 
-def _flat(shape: Shape, positional: list[Any], named: Arguments) -> Shape | None:
-    start = whole(positional[0] if positional else named.get("start_dim", 0))
-    end = whole(positional[1] if len(positional) > 1 else named.get("end_dim", -1))
+def _flatten(shape: Shape, args: list[Any], kwargs: Arguments) -> Shape | None:
+    start = as_int(args[0] if args else kwargs.get("start_dim", 0))
+    end = as_int(args[1] if len(args) > 1 else kwargs.get("end_dim", -1))
     rank = max(len(shape), 1)
     if start is None or end is None or not (-rank <= start < rank and -rank <= end < rank):
         return None
@@ -101,50 +101,48 @@ def _flat(shape: Shape, positional: list[Any], named: Arguments) -> Shape | None
     return (*shape[:start], product(shape[start : end + 1]), *shape[end + 1 :])
 
 
-def _reshaped(first: Tensor, name: str, positional: list[Any], named: Arguments) -> Tensor:
+def _reshape(first: Tensor, name: str, args: list[Any], kwargs: Arguments) -> Tensor:
     if name.endswith("_as"):
-        other = positional[0] if positional else None
+        other = args[0] if args else None
         return replace(first, shape=other.shape if isinstance(other, Tensor) else None)
     if name == "unflatten":
-        return replace(first, shape=_unflattened(first.shape, positional, named))
-    given = _listed(positional or [named.get("shape", named.get("size"))])
-    if len(given) == 1 and dtype_name(given[0]):
+        return replace(first, shape=_unflatten(first.shape, args, kwargs))
+    sizes = _as_sequence(args or [kwargs.get("shape", kwargs.get("size"))])
+    if len(sizes) == 1 and dtype_name(sizes[0]):
         return replace(first, shape=None)
-    shape = lengths_of(given)
-    open_places = [n for n, each in enumerate(given) if whole(each) == -1]
+    shape = parse_shape(sizes)
+    open_places = [n for n, size in enumerate(sizes) if as_int(size) == -1]
     if len(open_places) == 1:
         place = open_places[0]
         rest = product([size for n, size in enumerate(shape) if n != place])
         elements = first.elements
-        left = elements // rest if elements is not None and rest else None
-        shape = (*shape[:place], left, *shape[place + 1 :])
+        inferred = elements // rest if elements is not None and rest else None
+        shape = (*shape[:place], inferred, *shape[place + 1 :])
     return replace(first, shape=shape)
 
 
-def _unflattened(shape: Shape | None, positional: list[Any], named: Arguments) -> Shape | None:
-    dim = positional[0] if positional else named.get("dim")
-    sizes = (
-        positional[1] if len(positional) > 1 else named.get("sizes", named.get("unflattened_size"))
-    )
+def _unflatten(shape: Shape | None, args: list[Any], kwargs: Arguments) -> Shape | None:
+    dim = args[0] if args else kwargs.get("dim")
+    sizes = args[1] if len(args) > 1 else kwargs.get("sizes", kwargs.get("unflattened_size"))
     rank = len(shape or ())
     if shape is None or not isinstance(dim, int) or not isinstance(sizes, list | tuple):
         return None
     if not -rank <= dim < rank:
         return None
-    whole_ones = lengths_of([sizes])
-    length, known = shape[dim % rank], product([n for n in whole_ones if n is not None])
-    if whole_ones.count(None) == 1 and length is not None and known:
-        whole_ones = tuple(length // known if n is None else n for n in whole_ones)
-    return (*shape[: dim % rank], *whole_ones, *shape[dim % rank + 1 :])
+    lengths = parse_shape([sizes])
+    length, known_product = shape[dim % rank], product([n for n in lengths if n is not None])
+    if lengths.count(None) == 1 and length is not None and known_product:
+        lengths = tuple(length // known_product if n is None else n for n in lengths)
+    return (*shape[: dim % rank], *lengths, *shape[dim % rank + 1 :])
 
 
-def _diagonal(shape: Shape, positional: list[Any], named: Arguments) -> Shape | None:
+def _diagonal(shape: Shape, args: list[Any], kwargs: Arguments) -> Shape | None:
     """Without the two dimensions, and with their diagonal as the last."""
-    offset, one, two = (*positional, *(None,) * 3)[:3]
-    offset = whole(named.get("offset", 0) if offset is None else offset)
+    offset, one, two = (*args, *(None,) * 3)[:3]
+    offset = as_int(kwargs.get("offset", 0) if offset is None else offset)
     ends = (
-        whole(named.get("dim1", 0) if one is None else one),
-        whole(named.get("dim2", 1) if two is None else two),
+        as_int(kwargs.get("dim1", 0) if one is None else one),
+        as_int(kwargs.get("dim2", 1) if two is None else two),
     )
     places = [
         None if d is None or not -len(shape) <= d < len(shape) else d % len(shape) for d in ends
@@ -158,62 +156,62 @@ def _diagonal(shape: Shape, positional: list[Any], named: Arguments) -> Shape | 
     return (*rest, max(0, min(rows + min(offset, 0), columns - max(offset, 0))))
 
 
-def _parts(first: Tensor, name: str, positional: list[Any], named: Arguments) -> Any:
+def _split(first: Tensor, name: str, args: list[Any], kwargs: Arguments) -> Any:
     shape = first.shape
-    size = positional[0] if positional else named.get("chunks", named.get("split_size_or_sections"))
-    place = positional[1] if len(positional) > 1 else named.get("dim", 0)
+    size = args[0] if args else kwargs.get("chunks", kwargs.get("split_size_or_sections"))
+    place = args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if name == "unbind":
-        size, place = 1, positional[0] if positional else named.get("dim", 0)
+        size, place = 1, args[0] if args else kwargs.get("dim", 0)
     if shape is None or not isinstance(place, int) or not -len(shape) <= place < len(shape):
         count = size if name == "chunk" and isinstance(size, int) else 0
-        return tuple(replace(first, shape=None) for _ in range(min(count, _MOST_PARTS)))
+        return tuple(replace(first, shape=None) for _ in range(min(count, _MAX_PARTS)))
     place %= len(shape)
     length = shape[place]
     if isinstance(size, list | tuple):
-        sizes: Sequence[int | None] = [whole(each) for each in size]
+        sizes: Sequence[int | None] = [as_int(part_size) for part_size in size]
     elif length is None or not isinstance(size, int) or size < 1:
         return ()
     else:
         step = -(-length // size) if name == "chunk" else size
-        starts = range(0, length, max(step, 1))[:_MOST_PARTS]
+        starts = range(0, length, max(step, 1))[:_MAX_PARTS]
         sizes = [min(step, length - at) for at in starts]
-    parts = [(*shape[:place], each, *shape[place + 1 :]) for each in sizes[:_MOST_PARTS]]
+    parts = [(*shape[:place], part_size, *shape[place + 1 :]) for part_size in sizes[:_MAX_PARTS]]
     if name == "unbind":
         parts = [(*part[:place], *part[place + 1 :]) for part in parts]
-    return tuple(first.taken(part, f"{name} {n}") for n, part in enumerate(parts))
+    return tuple(first.subview(part, f"{name} {n}") for n, part in enumerate(parts))
 
 
-def created(name: str, positional: list[Any], named: Arguments) -> Tensor:
+def create_tensor(name: str, args: list[Any], kwargs: Arguments) -> Tensor:
     """Return a new tensor, filled with constants or random numbers."""
-    dtype = dtype_name(named.get("dtype"))
+    dtype = dtype_name(kwargs.get("dtype"))
     if name.endswith(("_like", "_")) or name in {"normal", "bernoulli"}:  # shaped like a tensor
-        for given in (*positional, *named.values()):
-            if isinstance(given, Tensor):
-                return Tensor(given.shape, dtype or given.dtype, "constant")
+        for argument in (*args, *kwargs.values()):
+            if isinstance(argument, Tensor):
+                return Tensor(argument.shape, dtype or argument.dtype, "constant")
     if name.startswith("new_"):
-        positional = positional[1:]
+        args = args[1:]
     if name in {"tensor", "as_tensor", "scalar_tensor", "from_numpy"}:
-        value = positional[0] if positional else None
+        value = args[0] if args else None
         return Tensor(_nested(value), dtype or "float32", "constant")
     if name in {"arange", "linspace", "randperm"}:
-        return Tensor((_count(name, positional),), dtype or "int64", "constant")
-    sizes = positional
+        return Tensor((_count(name, args),), dtype or "int64", "constant")
+    sizes = args
     if name in {"randint", "full", "new_full", "normal"}:  # these take other numbers as well
-        sizes = [each for each in positional if isinstance(each, list | tuple)][:1]
+        sizes = [item for item in args if isinstance(item, list | tuple)][:1]
         dtype = dtype or ("int64" if name == "randint" else "float32")
-    shape = lengths_of(sizes or [named.get("size")])
+    shape = parse_shape(sizes or [kwargs.get("size")])
     if name == "eye" and len(shape) == 1:
         shape = (shape[0], shape[0])
     return Tensor(shape, dtype or "float32", "constant")
 
 
-def picked(tensor: Tensor, parts: Sequence[Any]) -> Tensor:
+def advanced_index(tensor: Tensor, parts: Sequence[Any]) -> Tensor:
     """Return the rows that a tensor of indices or of truth values picks."""
-    index, shape, found = parts[0], tensor.shape, None
+    index, shape, result = parts[0], tensor.shape, None
     if shape is not None and len(parts) == 1 and isinstance(index, Tensor) and index.shape:
-        one = index.dtype != "bool"
-        found = (*index.shape, *shape[1:]) if one else (None, *shape[len(index.shape) :])
-    return tensor.taken(found, index_text(parts))
+        by_position = index.dtype != "bool"
+        result = (*index.shape, *shape[1:]) if by_position else (None, *shape[len(index.shape) :])
+    return tensor.subview(result, index_text(parts))
 
 
 def index_text(parts: Sequence[Any]) -> str:
@@ -232,10 +230,10 @@ def _index(part: Any) -> str:
     return "?"
 
 
-def grids(given: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def meshgrid(vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return what `meshgrid` makes of vectors, in the order of their indices."""
-    lengths = [tensor.shape[0] if tensor.shape else None for tensor in given]
-    return tuple(Tensor(tuple(lengths), tensor.dtype, "constant") for tensor in given)
+    lengths = [tensor.shape[0] if tensor.shape else None for tensor in vectors]
+    return tuple(Tensor(tuple(lengths), tensor.dtype, "constant") for tensor in vectors)
 
 
 def _nested(value: Any) -> Shape | None:
@@ -246,13 +244,13 @@ def _nested(value: Any) -> Shape | None:
     return tuple(shape) if isinstance(value, int | float | list | tuple) else None
 
 
-def _count(name: str, positional: list[Any]) -> int | None:
-    numbers = [each for each in positional if isinstance(each, int | float)]
-    if not numbers or len(numbers) != len(positional):
+def _count(name: str, args: list[Any]) -> int | None:
+    numbers = [item for item in args if isinstance(item, int | float)]
+    if not numbers or len(numbers) != len(args):
         return None
     if name == "linspace":
-        return whole(numbers[2]) if len(numbers) > 2 else None
+        return as_int(numbers[2]) if len(numbers) > 2 else None
     if name == "randperm" or len(numbers) == 1:
-        return whole(numbers[0])
+        return as_int(numbers[0])
     step = numbers[2] if len(numbers) > 2 else 1
     return max(0, int(-(-(numbers[1] - numbers[0]) // step))) if step else None

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, Final
 
-from kb.problems.shapes import Arguments, Rule, broadcast, spread, whole, windows
+from kb.problems.shapes import Arguments, Rule, as_int, broadcast, per_dim, windows
 from kb.problems.values import Operator, Shape, Tensor, product
 
-_EINSUM_MOST = 64
+_MAX_CHARS = 64
 # Operands whose orders are all tried: 180 of five.
-_EINSUM_ORDERED = 5
+_MAX_ORDERED = 5
 
 
 def matmul(op: Operator, arguments: Arguments) -> None:
@@ -61,21 +61,21 @@ def _bilinear(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a ru
 
 def _tensordot(op: Operator, arguments: Arguments) -> None:
     """Sums over the last dimensions of the first operand and the first ones of the second."""
-    count = whole(arguments.get("dims", 2))
+    count = as_int(arguments.get("dims", 2))
     one, two = (input_.shape for input_ in op.inputs[:2]) if len(op.inputs) > 1 else (None, None)
     if one is None or two is None or count is None or not 0 <= count <= min(len(one), len(two)):
         op.add_output(None, op.inputs[0].dtype)
         return
-    kept, inner, other = one[: len(one) - count], two[:count], two[count:]
-    op.add_output((*kept, *other), op.inputs[0].dtype)
-    op.facts |= {"m": product(kept), "n": product(other), "k": product(inner)}
-    op.facts["flops"] = product([2, *kept, *inner, *other])
+    outer, inner, other = one[: len(one) - count], two[:count], two[count:]
+    op.add_output((*outer, *other), op.inputs[0].dtype)
+    op.facts |= {"m": product(outer), "n": product(other), "k": product(inner)}
+    op.facts["flops"] = product([2, *outer, *inner, *other])
 
 
 def _einsum(op: Operator, arguments: Arguments) -> None:
     equation = arguments.get("equation")
-    known = isinstance(equation, str) and len(equation) <= _EINSUM_MOST and "..." not in equation
-    if not known:
+    readable = isinstance(equation, str) and len(equation) <= _MAX_CHARS and "..." not in equation
+    if not readable:
         op.add_output(None, op.inputs[0].dtype)
         return
     terms, arrow, output = str(equation).replace(" ", "").partition("->")
@@ -86,20 +86,22 @@ def _einsum(op: Operator, arguments: Arguments) -> None:
             lengths.update(zip(name, tensor.shape, strict=True))
     if not arrow:
         joined = "".join(names)
-        output = "".join(sorted(each for each in set(joined) if joined.count(each) == 1))
-    shape = tuple(lengths.get(each) for each in output)
+        output = "".join(sorted(index for index in set(joined) if joined.count(index) == 1))
+    shape = tuple(lengths.get(index) for index in output)
     op.add_output(shape, op.inputs[0].dtype)
-    op.facts["flops"] = _contracted([frozenset(name) for name in names], frozenset(output), lengths)
+    op.facts["flops"] = _contraction_flops(
+        [frozenset(name) for name in names], frozenset(output), lengths
+    )
     if len(names) == 2:
-        one, two = (set(each) for each in names)
-        kept = set(output)
+        one, two = (set(name) for name in names)
+        outer = set(output)
         sizes = {
-            "batch": one & two & kept, "k": (one & two) - kept, "m": one - two, "n": two - one,
+            "batch": one & two & outer, "k": (one & two) - outer, "m": one - two, "n": two - one,
         }  # fmt: skip
         op.facts |= {key: product([lengths.get(e) for e in axis]) for key, axis in sizes.items()}
 
 
-def _contracted(
+def _contraction_flops(
     terms: list[frozenset[str]], output: frozenset[str], lengths: Mapping[str, int | None]
 ) -> int | None:
     """Operations of an einsum, two operands at a time in the cheapest order, which is what
@@ -110,29 +112,29 @@ def _contracted(
 
     if len(terms) < 3:
         return volume(frozenset().union(*terms))
-    pairs = [(0, 1)] if len(terms) > _EINSUM_ORDERED else combinations(range(len(terms)), 2)
-    found = []
+    pairs = [(0, 1)] if len(terms) > _MAX_ORDERED else combinations(range(len(terms)), 2)
+    costs = []
     for one, two in pairs:
         rest = [term for place, term in enumerate(terms) if place not in (one, two)]
         both = terms[one] | terms[two]
-        kept = both & output.union(*rest)
-        first, later = volume(both), _contracted([kept, *rest], output, lengths)
+        remaining = both & output.union(*rest)
+        first, later = volume(both), _contraction_flops([remaining, *rest], output, lengths)
         if first is None or later is None:
             return None
-        found.append(first + later)
-    return min(found)
+        costs.append(first + later)
+    return min(costs)
 
 
 def convolution(op: Operator, arguments: Arguments) -> None:
     """Each length of the image is what windows with this stride fit into it, or the reverse."""
     first, weight = op.inputs[0], op.inputs[1] if len(op.inputs) > 1 else Tensor(None)
-    turned = op.kind == "conv_transpose"
+    transposed = op.kind == "conv_transpose"
     rank = int(op.name[-2])
     filters = weight.shape
-    groups = whole(arguments.get("groups", 1))
-    stride = spread(arguments.get("stride"), rank, 1)
-    dilation = spread(arguments.get("dilation"), rank, 1)
-    extra = spread(arguments.get("output_padding"), rank, 0)
+    groups = as_int(arguments.get("groups", 1))
+    stride = per_dim(arguments.get("stride"), rank, 1)
+    dilation = per_dim(arguments.get("dilation"), rank, 1)
+    extra = per_dim(arguments.get("output_padding"), rank, 0)
     window = list(filters[2:]) if filters is not None and len(filters) == rank + 2 else None
     padding = _padding(arguments.get("padding"), window or [None] * rank, dilation, rank)
     op.facts |= {"stride": stride, "dilation": dilation, "groups": groups, "window": window,
@@ -141,16 +143,16 @@ def convolution(op: Operator, arguments: Arguments) -> None:
         op.add_output(None, first.dtype)
         return
     image = first.shape[-rank:]
-    channels = product([filters[1], groups]) if turned else filters[0]
+    channels = product([filters[1], groups]) if transposed else filters[0]
     sizes = zip(image, window, stride, padding, dilation, strict=True)
     out = (
-        [_turned(*size, more) for size, more in zip(sizes, extra, strict=True)]
-        if turned
+        [_transposed_length(*size, more) for size, more in zip(sizes, extra, strict=True)]
+        if transposed
         else [windows(*size) for size in sizes]
     )
     op.add_output((*first.shape[: -rank - 1], channels, *out), first.dtype)
     op.facts |= {"c_in": first.shape[-rank - 1], "c_out": channels}
-    positions = first.elements if turned else op.outputs[0].elements
+    positions = first.elements if transposed else op.outputs[0].elements
     op.facts["flops"] = product([2, positions, filters[1], *window])
 
 
@@ -162,10 +164,10 @@ def _padding(
             None if w is None or d is None else d * (w - 1) // 2
             for w, d in zip(window, dilation, strict=True)
         ]
-    return [0] * rank if value == "valid" else spread(value, rank, 0)
+    return [0] * rank if value == "valid" else per_dim(value, rank, 0)
 
 
-def _turned(*sizes: int | None) -> int | None:
+def _transposed_length(*sizes: int | None) -> int | None:
     size, window, stride, padding, dilation, extra = sizes
     if size is None or window is None or stride is None or padding is None:
         return None
@@ -203,8 +205,8 @@ def recurrent(op: Operator, arguments: Arguments) -> None:
     """Every step of every layer multiplies its input and its state by the weights of all gates."""
     first = op.inputs[0]
     gates = {"lstm": 4, "gru": 3}.get(op.name, 1)
-    wide, hidden = whole(arguments.get("input_size")), whole(arguments.get("hidden_size"))
-    layers = whole(arguments.get("num_layers", 1)) or 1
+    wide, hidden = as_int(arguments.get("input_size")), as_int(arguments.get("hidden_size"))
+    layers = as_int(arguments.get("num_layers", 1)) or 1
     directions = 2 if arguments.get("bidirectional") is True else 1
     shape = first.shape
     out = None if hidden is None else hidden * directions

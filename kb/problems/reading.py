@@ -31,7 +31,7 @@ from kb.problems.values import (
 
 MAX_PROBLEM_CHARS = 200_000
 # Deeper nesting than this is generated text; Python's own parser gives up near it too.
-_DEEPEST = 400
+_MAX_NESTING = 400
 _NOT_A_PROBLEM = re.compile(r"@\s*(?:\w+\.)*jit\b|__global__|\bimport\s+triton\b")
 _MODULE = re.compile(r"\bclass\s+\w+\s*\(\s*(?:\w+\.)*Module\s*\)\s*:")
 
@@ -76,7 +76,7 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
         It is not Python, is too large or too deeply nested, or holds neither a module nor a
         function. The message begins with `name`.
     """
-    tree = _parsed(text, name)
+    tree = _parse(text, name)
     recorder = Recorder()
     whole = True
     try:
@@ -99,26 +99,26 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
         results = _run(recorder, scope, target, inputs)
     except (ReadingLimitError, RecursionError):
         whole = False
-    given = [input_ for input_ in inputs if isinstance(input_, Tensor)]
-    if not given:
-        given = _used(recorder.operators, "input")
-    found = Problem(
+    tensors = [input_ for input_ in inputs if isinstance(input_, Tensor)]
+    if not tensors:
+        tensors = _tensors_used(recorder.operators, "input")
+    problem = Problem(
         name=getattr(target.node, "name", "function"),  # a lambda has none
         operators=recorder.operators,
-        inputs=given,
+        inputs=tensors,
         outputs=tensors_in([results]),
-        parameters=_used(recorder.operators, "parameter"),
+        parameters=_tensors_used(recorder.operators, "parameter"),
         unknown=tuple(recorder.unknown),
         loops=tuple(recorder.loops),
         decided=not recorder.undecided,
         whole=whole,
     )
     if dtype is not None:
-        _cast(found, str(full_dtype(dtype)))
-    return found
+        _set_dtype(problem, str(full_dtype(dtype)))
+    return problem
 
 
-def _cast(problem: Problem, dtype: str) -> None:
+def _set_dtype(problem: Problem, dtype: str) -> None:
     """Take what is float32 to be of `dtype`."""
     used = (t for op in problem.operators for t in (*op.inputs, *op.outputs))
     for input_ in (*problem.inputs, *problem.parameters, *problem.outputs, *used):
@@ -126,10 +126,10 @@ def _cast(problem: Problem, dtype: str) -> None:
             input_.dtype = dtype
 
 
-def _parsed(text: str, name: str) -> ast.Module:
+def _parse(text: str, name: str) -> ast.Module:
     if len(text) > MAX_PROBLEM_CHARS:
         raise InvalidInputError(f"{name}: longer than {MAX_PROBLEM_CHARS:,} characters")
-    if _nesting(text) > _DEEPEST:
+    if _nesting(text) > _MAX_NESTING:
         raise InvalidInputError(f"{name}: nested too deeply to read")
     try:
         with PARSING, warnings.catch_warnings():
@@ -146,8 +146,8 @@ def _parsed(text: str, name: str) -> ast.Module:
 def _nesting(text: str) -> int:
     """The deepest nesting of brackets, those in strings and comments included."""
     deepest = depth = 0
-    for each in re.finditer(r"[()\[\]{}]", text):
-        depth = depth + 1 if each[0] in "([{" else max(depth - 1, 0)
+    for bracket in re.finditer(r"[()\[\]{}]", text):
+        depth = depth + 1 if bracket[0] in "([{" else max(depth - 1, 0)
         deepest = max(deepest, depth)
     return deepest
 
@@ -158,12 +158,12 @@ def _target(scope: Scope) -> Class | Function | None:
     if modules:
         return next((module for module in modules if module.node.name == "Model"), modules[-1])
     functions = {k: v for k, v in scope.names.items() if isinstance(v, Function)}
-    for wanted in ("forward", "reference", "kernel_function", "main"):
-        if wanted in functions:
-            return functions[wanted]
+    for name in ("forward", "reference", "kernel_function", "main"):
+        if name in functions:
+            return functions[name]
     hidden = {"get_inputs", "get_init_inputs", "make_inputs"}
-    named = [v for k, v in functions.items() if k not in hidden and not k.startswith("_")]
-    return named[-1] if named else None
+    public = [v for k, v in functions.items() if k not in hidden and not k.startswith("_")]
+    return public[-1] if public else None
 
 
 def _is_module(cls: Class, depth: int = 0) -> bool:
@@ -174,34 +174,34 @@ def _is_module(cls: Class, depth: int = 0) -> bool:
     )
 
 
-def _called(recorder: Recorder, scope: Scope, name: str) -> Any:
+def _call(recorder: Recorder, scope: Scope, name: str) -> Any:
     function = scope.names.get(name)
     return recorder.call(function, [], {}) if isinstance(function, Function) else UNKNOWN
 
 
 def _inputs(recorder: Recorder, scope: Scope) -> list[Any]:
-    found = _called(recorder, scope, "get_inputs")
-    if isinstance(found, Tensor):
-        return [found]
-    if isinstance(found, dict):
-        return list(found.values())
-    return list(found) if isinstance(found, list | tuple) else []
+    result = _call(recorder, scope, "get_inputs")
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, dict):
+        return list(result.values())
+    return list(result) if isinstance(result, list | tuple) else []
 
 
 def _run(recorder: Recorder, scope: Scope, target: Class | Function, inputs: list[Any]) -> Any:
     if isinstance(target, Function):
         recorder.recording, recorder.undecided = True, False
         return recorder.call(target, inputs or _placeholders(target, skip=0), {})
-    given: Any = _called(recorder, scope, "get_init_inputs")
-    named: dict[str, Any] = {}
-    if isinstance(given, dict):
-        given, named = [], {k: v for k, v in given.items() if isinstance(k, str)}
-    positional: Any = list(given) if isinstance(given, list | tuple) else []
+    init_args: Any = _call(recorder, scope, "get_init_inputs")
+    kwargs: dict[str, Any] = {}
+    if isinstance(init_args, dict):
+        init_args, kwargs = [], {k: v for k, v in init_args.items() if isinstance(k, str)}
+    positional: Any = list(init_args) if isinstance(init_args, list | tuple) else []
     # Also in use: [positional arguments, named arguments].
     if len(positional) == 2 and isinstance(positional[0], list) and isinstance(positional[1], dict):
-        named = {k: v for k, v in positional[1].items() if isinstance(k, str)}
+        kwargs = {k: v for k, v in positional[1].items() if isinstance(k, str)}
         positional = positional[0]
-    instance = recorder.call(target, positional, named)
+    instance = recorder.call(target, positional, kwargs)
     if not isinstance(instance, Instance):
         return None
     forward = recorder.attribute(instance, "forward")
@@ -223,18 +223,18 @@ def _placeholders(function: Function, skip: int) -> list[Any]:
     ]
 
 
-def _used(operators: list[Operator], origin: str) -> list[Tensor]:
+def _tensors_used(operators: list[Operator], origin: str) -> list[Tensor]:
     """Each once: of views of the same memory all that one of them takes."""
-    found = defaultdict[int, dict[tuple[str, ...], Tensor]](dict)
+    by_memory = defaultdict[int, dict[tuple[str, ...], Tensor]](dict)
     for tensor in (input_ for op in operators for input_ in op.inputs if input_.origin == origin):
-        parts = found[tensor.number]
-        known = parts.setdefault(tensor.part, tensor)
-        if (tensor.elements or 0) > (known.elements or 0):
+        parts = by_memory[tensor.number]
+        largest = parts.setdefault(tensor.part, tensor)
+        if (tensor.elements or 0) > (largest.elements or 0):
             parts[tensor.part] = tensor
-    return [_together(parts) for parts in found.values()]
+    return [_union(parts) for parts in by_memory.values()]
 
 
-def _together(parts: dict[tuple[str, ...], Tensor]) -> Tensor:
+def _union(parts: dict[tuple[str, ...], Tensor]) -> Tensor:
     """What parts of one memory hold together; all of it where that is not known."""
     outer = [
         tensor
@@ -245,7 +245,7 @@ def _together(parts: dict[tuple[str, ...], Tensor]) -> Tensor:
     if len(outer) == 1 and first.elements is not None:
         return first
     sizes = [tensor.elements for tensor in outer]
-    known = sum(size for size in sizes if size is not None)
-    whole = first.memory
-    elements = whole if None in sizes else known if whole is None else min(known, whole)
+    total = sum(size for size in sizes if size is not None)
+    memory = first.memory
+    elements = memory if None in sizes else total if memory is None else min(total, memory)
     return replace(first, shape=None if elements is None else (elements,), part=())

@@ -11,10 +11,10 @@ from typing import Any, Final
 from kb.problems import members, moves
 from kb.problems.arithmetic import MAX_ITEMS
 from kb.problems.builtins import builtin
-from kb.problems.composed import COMPOSED, composed
-from kb.problems.copies import copied
+from kb.problems.composed import COMPOSITE_LAYERS, composite_module
+from kb.problems.copies import data_movement
 from kb.problems.interpreter import Interpreter
-from kb.problems.layers import contain, contained, new_layer
+from kb.problems.layers import container_method, new_container, new_layer
 from kb.problems.loops import TimeLoop, time_loop
 from kb.problems.products import PRODUCT_RULES
 from kb.problems.shapes import RULES, bind
@@ -46,11 +46,11 @@ _CONTAINERS = frozenset(
 )
 _PARAMETERS = frozenset({"Parameter", "Buffer", "UninitializedParameter"})
 # Of an object that is a module; what they do changes no value that is read here.
-_QUIET = frozenset({
+_IGNORED = frozenset({
     "super", "__init__", "init", "manual_seed", "no_grad", "enable_grad", "autocast", "device",
     "train", "eval", "apply", "parameters", "register_module", "synchronize", "is_available",
 })  # fmt: skip
-_RULES: Final = RULES | PRODUCT_RULES | {"copy": copied}
+_RULES: Final = RULES | PRODUCT_RULES | {"copy": data_movement}
 _MATH: Final[dict[str, Callable[..., Any]]] = {
     name: getattr(math, name)
     for name in ("sqrt", "ceil", "floor", "log", "log2", "exp", "gcd", "prod", "pow", "tanh")
@@ -74,11 +74,11 @@ class Recorder(Interpreter):
         """How many operators were met so far."""
         return len(self.operators)
 
-    def looped(self, places: Sequence[int]) -> None:
+    def record_loop(self, places: Sequence[int]) -> None:
         """Take note of a loop whose steps need one another; places as `Interpreter` gives them."""
         cut = len(self.operators) == MAX_OPERATORS
-        if self.recording and (found := time_loop(self.operators, places, cut=cut)) is not None:
-            self.loops.append(found)
+        if self.recording and (loop := time_loop(self.operators, places, cut=cut)) is not None:
+            self.loops.append(loop)
 
     # Operators
 
@@ -87,24 +87,24 @@ class Recorder(Interpreter):
         return self._operator(canonical(name), operands[0], operands[1:], {}, operands)
 
     def _operator(  # noqa: PLR0911, PLR0912 (one branch a kind of operator)
-        self, name: str, first: Any, rest: list[Any], named: dict[str, Any], values: Any
+        self, name: str, first: Any, rest: list[Any], kwargs: dict[str, Any], values: Any
     ) -> Any:
         kind = kind_of(name) or "unknown"
         tensors = tensors_in(values)
         if name == "meshgrid":
-            return moves.grids(tensors)
+            return moves.meshgrid(tensors)
         if kind == "create":
-            return moves.created(name, [first, *rest] if first is not None else rest, named)
+            return moves.create_tensor(name, [first, *rest] if first is not None else rest, kwargs)
         if not tensors:
             return UNKNOWN
         if kind == "view":
-            return moves.view(tensors[0], name, rest, named)
+            return moves.view(tensors[0], name, rest, kwargs)
         if name in {"max", "min"} and rest and isinstance(rest[0], Tensor):
             kind, name = "elementwise", {"max": "maximum", "min": "minimum"}[name]
         if name in {"to", "float", "half", "bfloat16", "double", "type_as", "bool", "int", "long"}:
-            return self._cast(name, tensors[0], [*rest, *named.values()])
+            return self._cast(name, tensors[0], [*rest, *kwargs.values()])
         op = Operator(name, kind, tensors)
-        arguments = bind(op, rest, named)
+        arguments = bind(op, rest, kwargs)
         if name == "einsum":
             arguments["equation"] = first
         _RULES[kind](op, arguments)
@@ -126,7 +126,7 @@ class Recorder(Interpreter):
 
     def _cast(self, name: str, tensor: Tensor, values: list[Any]) -> Tensor:
         if name in {"to", "type_as"}:
-            dtype = next((found for value in values if (found := dtype_name(value))), None)
+            dtype = next((name_ for value in values if (name_ := dtype_name(value))), None)
         else:
             dtype = dtype_name(Library(name))
         if (dtype or "").startswith("float8") and tensor.dtype != dtype:
@@ -141,117 +141,117 @@ class Recorder(Interpreter):
 
     # Calls
 
-    def call(self, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:  # noqa: PLR0911
+    def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: PLR0911
         """Return what a call gives."""
         match function:
             case Function():
-                return self.apply(function, positional, named)
+                return self.apply(function, args, kwargs)
             case Class():
-                return self._instance(function, positional, named)
+                return self._instance(function, args, kwargs)
             case Instance():
                 forward = self.attribute(function, "forward")
-                return self.call(forward, positional, named)
+                return self.call(forward, args, kwargs)
             case Layer():
-                return self._layer(function, positional, named)
+                return self._layer(function, args, kwargs)
             case Container():
-                return self._container(function, positional)
+                return self._container(function, args)
             case Method():
-                return self._method(function, positional, named)
+                return self._method(function, args, kwargs)
             case Library():
-                return self._library(function.path, positional, named)
-            case _Partial(function=inner, positional=first, named=usual):
-                return self.call(inner, [*first, *positional], {**usual, **named})
+                return self._library(function.path, args, kwargs)
+            case _Partial(function=inner, args=first, kwargs=bound):
+                return self.call(inner, [*first, *args], {**bound, **kwargs})
             case Unknown():
-                tensors = tensors_in([positional, named])
+                tensors = tensors_in([args, kwargs])
                 if tensors and self.recording:
                     return Tensor(None, tensors[0].dtype)
         return UNKNOWN
 
-    def _instance(self, cls: Class, positional: list[Any], named: dict[str, Any]) -> Any:
+    def _instance(self, cls: Class, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if any(isinstance(base, Library) and base.path.endswith("Function") for base in cls.bases):
             return UNKNOWN
         instance = Instance(cls)
-        constructor = self._in_class(cls, "__init__")
+        constructor = self._class_member(cls, "__init__")
         if isinstance(constructor, Function):
             bound = Function(constructor.node, constructor.scope, instance)
-            self.apply(bound, positional, named)
+            self.apply(bound, args, kwargs)
         return instance
 
     def has_method(self, instance: Instance, name: str) -> bool:
         """Whether the class of an object defines a name."""
-        return self._in_class(instance.cls, name) is not UNKNOWN
+        return self._class_member(instance.cls, name) is not UNKNOWN
 
-    def _in_class(self, cls: Class, name: str, depth: int = 0) -> Any:
+    def _class_member(self, cls: Class, name: str, depth: int = 0) -> Any:
         if name in cls.names:
             return cls.names[name]
         for base in cls.bases:
             if isinstance(base, Class) and depth < 8:
-                found = self._in_class(base, name, depth + 1)
-                if found is not UNKNOWN:
-                    return found
+                attribute = self._class_member(base, name, depth + 1)
+                if attribute is not UNKNOWN:
+                    return attribute
         return UNKNOWN
 
-    def _layer(self, layer: Layer, positional: list[Any], named: dict[str, Any]) -> Any:
+    def _layer(self, layer: Layer, args: list[Any], kwargs: dict[str, Any]) -> Any:
         kind = layer_kind(layer.name)
         if kind is None:
-            return self._operator(layer.name, None, positional, named, [positional, named])
-        tensors = tensors_in([positional, named])
+            return self._operator(layer.name, None, args, kwargs, [args, kwargs])
+        tensors = tensors_in([args, kwargs])
         if not tensors:
             return UNKNOWN
-        settings = {**layer.arguments, **named}
+        settings = {**layer.arguments, **kwargs}
         if layer.name == "Softmax2d":
             settings["dim"] = 1
-        found = kind_of(kind.op)
-        if found == "view":
+        op_kind = kind_of(kind.op)
+        if op_kind == "view":
             return moves.view(tensors[0], kind.op, [], settings)
         operands = [*tensors, *layer.parameters]
         return self._operator(kind.op, operands[0], [], settings, operands)
 
-    def _container(self, container: Container, positional: list[Any]) -> Any:
-        if container.name != "Sequential" or not positional:
+    def _container(self, container: Container, args: list[Any]) -> Any:
+        if container.name != "Sequential" or not args:
             return UNKNOWN
-        value = positional[0]
+        value = args[0]
         for item in container.items:
             value = self.call(item, [value], {})
         return value
 
     def _method(  # noqa: PLR0911
-        self, method: Method, positional: list[Any], named: dict[str, Any]
+        self, method: Method, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
         owner, name = method.owner, method.name
         if isinstance(owner, Tensor):
-            return self._tensor_method(owner, name, positional, named)
+            return self._tensor_method(owner, name, args, kwargs)
         if isinstance(owner, Container):
-            return contain(owner, name, positional)
+            return container_method(owner, name, args)
         if isinstance(owner, Instance):
             if name in {"register_buffer", "register_parameter", "add_module"} \
-                    and len(positional) > 1 and isinstance(positional[0], str):  # fmt: skip
-                value = positional[1]
+                    and len(args) > 1 and isinstance(args[0], str):  # fmt: skip
+                value = args[1]
                 if isinstance(value, Tensor):
                     value.origin = "parameter"
-                owner.attributes[positional[0]] = value
+                owner.attributes[args[0]] = value
             return owner if name in {"to", "cuda", "eval", "train", "half", "float"} else UNKNOWN
         if isinstance(owner, list) and name in {"append", "extend", "insert"}:
-            if len(owner) >= MAX_ITEMS or not positional:
+            if len(owner) >= MAX_ITEMS or not args:
                 return None
             if name == "extend":
-                owner.extend(self.items(positional[0])[: MAX_ITEMS - len(owner)])
+                owner.extend(self.items(args[0])[: MAX_ITEMS - len(owner)])
             elif name == "append":
-                owner.append(positional[0])
+                owner.append(args[0])
             return None
         if isinstance(owner, dict) and name in {"get", "items", "keys", "values"}:
             if name == "get":
-                return owner.get(*positional[:2])
+                return owner.get(*args[:2])
             return [tuple(e) if name == "items" else e for e in getattr(owner, name)()]
         return UNKNOWN
 
     def _tensor_method(  # noqa: PLR0911
-        self, owner: Tensor, name: str, positional: list[Any], named: dict[str, Any]
+        self, owner: Tensor, name: str, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
         match name:
             case "size":
                 shape = members.lengths(owner)
-                return shape if not positional else members.length_at(shape, positional[0])
+                return shape if not args else members.length_at(shape, args[0])
             case "dim" | "ndimension":
                 return UNKNOWN if owner.shape is None else len(owner.shape)
             case "numel" | "nelement":
@@ -267,32 +267,32 @@ class Recorder(Interpreter):
                 return UNKNOWN if count is None else [UNKNOWN] * min(count, MAX_ITEMS)
             case "copy_":
                 return owner
-        values = [owner, *positional, *named.values()]
-        return _alone(name, self._operator(canonical(name), owner, positional, named, values))
+        values = [owner, *args, *kwargs.values()]
+        return _values_only(name, self._operator(canonical(name), owner, args, kwargs, values))
 
-    def _library(self, path: str, positional: list[Any], named: dict[str, Any]) -> Any:  # noqa: PLR0911
+    def _library(self, path: str, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: PLR0911
         root, leaf = path.partition(".")[0], path.rpartition(".")[2]
         if root == "builtins":
-            found = builtin(self, leaf, positional)
-            return {**found, **named} if leaf == "dict" and isinstance(found, dict) else found
+            result = builtin(self, leaf, args)
+            return {**result, **kwargs} if leaf == "dict" and isinstance(result, dict) else result
         if root in {"math", "numpy", "np"} and leaf in _MATH:
-            return members.arithmetic(_MATH[leaf], positional, leaf)
-        if leaf in _QUIET or root == "super":
+            return members.arithmetic(_MATH[leaf], args, leaf)
+        if leaf in _IGNORED or root == "super":
             return UNKNOWN
-        if leaf in {"deepcopy", "checkpoint"} and positional:
-            return self._copied(positional[0]) if leaf == "deepcopy" else positional[0]
+        if leaf in {"deepcopy", "checkpoint"} and args:
+            return self._deep_copy(args[0]) if leaf == "deepcopy" else args[0]
         if path.startswith("collections") and leaf == "OrderedDict":
-            return members.ordered_dict(positional)
-        if leaf == "partial" and positional:
-            return _Partial(positional[0], positional[1:], named)
+            return members.ordered_dict(args)
+        if leaf == "partial" and args:
+            return _Partial(args[0], args[1:], kwargs)
         if root in _TORCH or leaf in _CONTAINERS:
-            return self._torch(leaf, positional, named)
-        tensors = tensors_in([positional, named])
+            return self._torch(leaf, args, kwargs)
+        tensors = tensors_in([args, kwargs])
         if tensors:
             return self._operator(leaf, tensors[0], [], {}, tensors)
         return UNKNOWN
 
-    def _copied(self, value: Any) -> Any:
+    def _deep_copy(self, value: Any) -> Any:
         """A copy of a layer or a module, with parameters of its own."""
         self._step()
         match value:
@@ -300,35 +300,37 @@ class Recorder(Interpreter):
                 return Tensor(value.shape, value.dtype, value.origin, value.made_by)
             case Layer():
                 return replace(
-                    value, parameters=[self._copied(parameter) for parameter in value.parameters]
+                    value, parameters=[self._deep_copy(parameter) for parameter in value.parameters]
                 )
             case Container():
-                return replace(value, items=[self._copied(item) for item in value.items])
+                return replace(value, items=[self._deep_copy(item) for item in value.items])
             case Instance():
-                attributes = {key: self._copied(one) for key, one in value.attributes.items()}
+                attributes = {
+                    key: self._deep_copy(attribute) for key, attribute in value.attributes.items()
+                }
                 return Instance(value.cls, attributes)
         return value
 
-    def _torch(self, leaf: str, positional: list[Any], named: dict[str, Any]) -> Any:
+    def _torch(self, leaf: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if leaf in _CONTAINERS:
-            return contained(leaf, positional)
+            return new_container(leaf, args)
         if leaf in _PARAMETERS:
-            value = positional[0] if positional else named.get("data")
-            given = value if isinstance(value, Tensor) else Tensor(None)
-            return Tensor(given.shape, given.dtype, "parameter")
-        if leaf == "Size" and positional:
-            return tuple(self.items(positional[0]))
-        if leaf in COMPOSED:
+            value = args[0] if args else kwargs.get("data")
+            tensor = value if isinstance(value, Tensor) else Tensor(None)
+            return Tensor(tensor.shape, tensor.dtype, "parameter")
+        if leaf == "Size" and args:
+            return tuple(self.items(args[0]))
+        if leaf in COMPOSITE_LAYERS:
             if self._composed is None:
-                self._composed = self.run_module(composed())
-            return self.call(self._composed.get(leaf), positional, named)
+                self._composed = self.run_module(composite_module())
+            return self.call(self._composed.get(leaf), args, kwargs)
         if leaf[:1].isupper() and leaf not in {"Tensor", "T"}:
-            return new_layer(leaf, positional, named)
-        first, *rest = positional or [named.get("input")]
-        if not positional:
-            named = {key: value for key, value in named.items() if key != "input"}
-        values = [first, *rest, *named.values()]
-        return _alone(leaf, self._operator(canonical(leaf), first, rest, named, values))
+            return new_layer(leaf, args, kwargs)
+        first, *rest = args or [kwargs.get("input")]
+        if not args:
+            kwargs = {key: value for key, value in kwargs.items() if key != "input"}
+        values = [first, *rest, *kwargs.values()]
+        return _values_only(leaf, self._operator(canonical(leaf), first, rest, kwargs, values))
 
     # Attributes and indices
 
@@ -344,18 +346,18 @@ class Recorder(Interpreter):
             case Instance():
                 if name in owner.attributes:
                     return owner.attributes[name]
-                found = self._in_class(owner.cls, name)
-                if isinstance(found, Function):
+                member = self._class_member(owner.cls, name)
+                if isinstance(member, Function):
                     static = any(
-                        getattr(each, "id", "") == "staticmethod"
-                        for each in getattr(found.node, "decorator_list", [])
+                        getattr(decorator, "id", "") == "staticmethod"
+                        for decorator in getattr(member.node, "decorator_list", [])
                     )
-                    return found if static else Function(found.node, found.scope, owner)
+                    return member if static else Function(member.node, member.scope, owner)
                 if name == "training":
                     return True
-                return Method(owner, name) if found is UNKNOWN else found
+                return Method(owner, name) if member is UNKNOWN else member
             case Class():
-                return self._in_class(owner, name)
+                return self._class_member(owner, name)
             case Layer():
                 if name == "weight" and owner.parameters:
                     return owner.parameters[0]
@@ -370,23 +372,23 @@ class Recorder(Interpreter):
                 return Method(owner, name)
         return UNKNOWN
 
-    def indexed(self, tensor: Tensor, index: Any) -> Any:
+    def take_index(self, tensor: Tensor, index: Any) -> Any:
         """Return a part of a tensor."""
         parts = list(index) if isinstance(index, tuple) else [index]
         if tensor.shape is None:
-            return tensor.taken(None, moves.index_text(parts))
+            return tensor.subview(None, moves.index_text(parts))
         if any(isinstance(part, Tensor) for part in parts):
-            return moves.picked(tensor, parts)
+            return moves.advanced_index(tensor, parts)
         if Ellipsis in parts:
             place = parts.index(Ellipsis)
             used = sum(part is not None and part is not Ellipsis for part in parts)
             parts[place : place + 1] = [slice(None)] * max(len(tensor.shape) - used, 0)
-        return tensor.taken(members.part_of(tensor.shape, parts), moves.index_text(parts))
+        return tensor.subview(members.index_shape(tensor.shape, parts), moves.index_text(parts))
 
 
-def _alone(name: str, found: Any) -> Any:
+def _values_only(name: str, result: Any) -> Any:
     """What a call returns: `amax` gives no indices, where `max` does."""
-    return found[0] if name in {"amax", "amin"} and isinstance(found, tuple) else found
+    return result[0] if name in {"amax", "amin"} and isinstance(result, tuple) else result
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,5 +396,5 @@ class _Partial:
     """`functools.partial` of a class or a function."""
 
     function: Any
-    positional: list[Any]
-    named: dict[str, Any]
+    args: list[Any]
+    kwargs: dict[str, Any]

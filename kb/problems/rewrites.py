@@ -12,11 +12,11 @@ from kb.profiles.values import si
 
 _ADDING = frozenset({"add", "sub"})
 _SCALING = frozenset({"mul", "div"})
-_EXACT = "the same except for rounding"
+_EXACTNESS = "the same except for rounding"
 
 
 @dataclass(frozen=True)
-class _Mapped:
+class _LinearResult:
     """What a linear map computed, with additions and scalings at most after it."""
 
     linear: Step
@@ -40,29 +40,29 @@ def exact_rewrites(analysis: Analysis) -> Iterator[str]:
     steps = analysis.steps
     readers = Counter(id(input_) for s in steps for op in s.operators for input_ in op.inputs)
     readers.update(id(output) for output in analysis.problem.outputs)
-    mapped: dict[int, _Mapped] = {}
+    mapped: dict[int, _LinearResult] = {}
     for step in steps:
         if len(step.operators) > 1:
             continue
-        made = step.main.outputs[0]
-        read = [
+        result = step.main.outputs[0]
+        sources = [
             input_
             for input_ in step.main.inputs
             if id(input_) in mapped and readers[id(input_)] == 1
         ]
         if step.kind in {"matmul", "conv", "conv_transpose"}:
-            mapped[id(made)] = _Mapped(step)
-        elif read and step.name in _ADDING | _SCALING:
-            if (found := _affine(step, read[0], mapped[id(read[0])])) is not None:
-                mapped[id(made)] = found
-        elif read:
-            before = mapped[id(read[0])]
+            mapped[id(result)] = _LinearResult(step)
+        elif sources and step.name in _ADDING | _SCALING:
+            if (next_ := _affine(step, sources[0], mapped[id(sources[0])])) is not None:
+                mapped[id(result)] = next_
+        elif sources:
+            before = mapped[id(sources[0])]
             text = _reduced(before, step) if step.kind == "reduce" else _pooled(before, step)
             if text:
-                yield f"exact rewrite: {text}, {_EXACT}"
+                yield f"exact rewrite: {text}, {_EXACTNESS}"
 
 
-def _affine(step: Step, value: Tensor, mapped: _Mapped) -> _Mapped | None:
+def _affine(step: Step, value: Tensor, mapped: _LinearResult) -> _LinearResult | None:
     """`value` after an addition or a scaling; None where that is neither in all of its elements."""
     op = step.main
     others = [input_ for input_ in op.inputs if input_ is not value]
@@ -70,23 +70,23 @@ def _affine(step: Step, value: Tensor, mapped: _Mapped) -> _Mapped | None:
         return None
     if step.name in _ADDING:
         return mapped
-    return _Mapped(mapped.linear, (*mapped.factors, *(other.shape for other in others)))
+    return _LinearResult(mapped.linear, (*mapped.factors, *(other.shape for other in others)))
 
 
-def _reduced(mapped: _Mapped, step: Step) -> str:
+def _reduced(mapped: _LinearResult, step: Step) -> str:
     """Of a sum or a mean."""
     linear = mapped.linear
     shape = linear.main.outputs[0].shape or ()
     dim, rank = step.main.facts.get("dim"), len(shape)
     listed = dim if isinstance(dim, list | tuple) else range(rank) if dim is None else [dim]
-    dims = {each % rank for each in listed if isinstance(each, int)} if rank else set()
+    dims = {axis % rank for axis in listed if isinstance(axis, int)} if rank else set()
     if step.name not in {"mean", "sum"} or not dims or not mapped.flat(rank, dims):
         return ""
     facts = linear.main.facts
     if linear.kind == "matmul":
         if rank - 1 not in dims:
             return f"the {step.name} over rows may be computed before {linear.name}, on its input"
-        m, n, k = (facts.get(each) for each in "mnk")
+        m, n, k = (facts.get(axis) for axis in "mnk")
         if (
             facts.get("batch") != 1
             or not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int))
@@ -98,7 +98,7 @@ def _reduced(mapped: _Mapped, step: Step) -> str:
             f"of the weights' columns, a matrix times a vector: {si(2 * m * k + n * k)}FLOP "
             f"instead of {si(2 * m * n * k)}FLOP"
         )
-    strided = linear.kind == "conv" and {*_listed(facts.get("stride"))} != {1}
+    strided = linear.kind == "conv" and {*_int_list(facts.get("stride"))} != {1}
     if strided or facts.get("groups") != 1 or dims != {*range(2, rank)}:
         return ""
     return (
@@ -107,11 +107,11 @@ def _reduced(mapped: _Mapped, step: Step) -> str:
     )
 
 
-def _pooled(mapped: _Mapped, step: Step) -> str:
+def _pooled(mapped: _LinearResult, step: Step) -> str:
     """Of an average pooling whose windows lie side by side, and are whole."""
     linear = mapped.linear
-    window, facts = _listed(step.main.facts.get("window")), linear.main.facts
-    taps, stride = _listed(facts.get("window")), _listed(facts.get("stride"))
+    window, facts = _int_list(step.main.facts.get("window")), linear.main.facts
+    taps, stride = _int_list(facts.get("window")), _int_list(facts.get("stride"))
     shape, pooled = (
         tensor.shape or () for tensor in (linear.main.outputs[0], step.main.outputs[0])
     )
@@ -120,13 +120,13 @@ def _pooled(mapped: _Mapped, step: Step) -> str:
         for length, size, reach in zip(pooled[2:], shape[2:], window, strict=False)
         if length is not None and size is not None
     ]
-    apart = _listed(step.main.facts.get("stride")) == window
-    plain = {*_listed(step.main.facts.get("padding"))} <= {0} and {*whole} <= {True}
+    disjoint = _int_list(step.main.facts.get("stride")) == window
+    plain = {*_int_list(step.main.facts.get("padding"))} <= {0} and {*whole} <= {True}
     spatial = {*range(2, len(shape))}
     if (
         not step.name.startswith("avg_pool")
-        or not (apart and plain and mapped.flat(len(shape), spatial))
-        or {*_listed(facts.get("dilation"))} != {1}
+        or not (disjoint and plain and mapped.flat(len(shape), spatial))
+        or {*_int_list(facts.get("dilation"))} != {1}
     ):
         return ""
     if linear.kind == "conv" and {*stride} == {1}:
@@ -148,5 +148,5 @@ def _pooled(mapped: _Mapped, step: Step) -> str:
     return ""
 
 
-def _listed(value: object) -> list[int]:
-    return [int(each) for each in value] if isinstance(value, list | tuple) else []
+def _int_list(value: object) -> list[int]:
+    return [int(item) for item in value] if isinstance(value, list | tuple) else []

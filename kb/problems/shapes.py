@@ -21,19 +21,19 @@ def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
     return tuple(None if None in column else max(column) for column in columns)
 
 
-def whole(value: Any) -> int | None:
+def as_int(value: Any) -> int | None:
     """Return an integer argument; None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def spread(value: Any, rank: int, default: int) -> list[int | None]:
+def per_dim(value: Any, rank: int, default: int) -> list[int | None]:
     """Return one number for each of `rank` dimensions from a number or a sequence."""
     if isinstance(value, list | tuple) and value:
-        given = [whole(each) for each in value]
-        return (given * rank)[:rank] if len(given) == 1 else (given + [None] * rank)[:rank]
+        sizes = [as_int(item) for item in value]
+        return (sizes * rank)[:rank] if len(sizes) == 1 else (sizes + [None] * rank)[:rank]
     if value is None:
         return [default] * rank
-    return [whole(value)] * rank
+    return [as_int(value)] * rank
 
 
 def axes(dim: Any, rank: int) -> list[int] | None:
@@ -46,13 +46,13 @@ def axes(dim: Any, rank: int) -> list[int] | None:
     return sorted({value % rank for value in values}) if values else list(range(rank))
 
 
-def bind(op: Operator, positional: Sequence[Any], named: Arguments) -> Arguments:
-    """Return arguments by name. `positional` are those after the first tensor."""
+def bind(op: Operator, args: Sequence[Any], kwargs: Arguments) -> Arguments:
+    """Return arguments by name. `args` are those after the first tensor."""
     names = arguments_of(op.name)
-    bound: Arguments = dict(zip(names, positional, strict=False)) | named
+    bound: Arguments = dict(zip(names, args, strict=False)) | kwargs
     if "axis" in bound:
         bound.setdefault("dim", bound["axis"])
-    bound["rest"] = list(positional)
+    bound["rest"] = list(args)
     return bound
 
 
@@ -68,7 +68,7 @@ def elementwise(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a 
     op.facts["flops"] = op.outputs[0].elements
 
 
-def same(op: Operator, arguments: Arguments) -> None:
+def as_input(op: Operator, arguments: Arguments) -> None:
     """As large as the first operand; `dim` is noted."""
     first = op.inputs[0]
     op.add_output(first.shape, first.dtype)
@@ -85,7 +85,7 @@ def same(op: Operator, arguments: Arguments) -> None:
 def glu(op: Operator, arguments: Arguments) -> None:
     """Half as long in one dimension."""
     first = op.inputs[0]
-    dim = whole(arguments.get("dim", -1))
+    dim = as_int(arguments.get("dim", -1))
     shape = first.shape
     if shape and dim is not None and -len(shape) <= dim < len(shape):
         place = dim % len(shape)
@@ -98,14 +98,14 @@ def glu(op: Operator, arguments: Arguments) -> None:
 def reduce(op: Operator, arguments: Arguments) -> None:
     """Without the reduced dimensions, or with ones in their place."""
     first = op.inputs[0]
-    kept = arguments.get("keepdim") is True or arguments.get("keepdims") is True
+    keepdim = arguments.get("keepdim") is True or arguments.get("keepdims") is True
     dim = arguments.get("dim", 1 if op.name == "cosine_similarity" else None)
     op.facts["dim"] = dim if isinstance(dim, int | list | tuple) else None
     op.facts["full"] = dim is None
     shape: Shape | None = None
     if first.shape is not None and (reduced := axes(dim, len(first.shape))) is not None:
         lengths = ((1 if n in reduced else size) for n, size in enumerate(first.shape))
-        shape = tuple(length for n, length in enumerate(lengths) if kept or n not in reduced)
+        shape = tuple(length for n, length in enumerate(lengths) if keepdim or n not in reduced)
     dtype = "int64" if op.kind == "argreduce" else first.dtype
     op.add_output(shape, dtype)
     if op.name in {"max", "min", "median"} and dim is not None:
@@ -117,19 +117,19 @@ def pool(op: Operator, arguments: Arguments) -> None:
     """Each length of the image is what windows with this stride fit into it."""
     first = op.inputs[0]
     rank = _rank_in_name(op.name)
-    window = spread(arguments.get("kernel_size"), rank, 1)
-    given = arguments.get("stride")
-    stride = window if given in (None, [], ()) else spread(given, rank, 1)
-    padding = spread(arguments.get("padding"), rank, 0)
-    dilation = spread(arguments.get("dilation"), rank, 1)
+    window = per_dim(arguments.get("kernel_size"), rank, 1)
+    stride_argument = arguments.get("stride")
+    stride = window if stride_argument in (None, [], ()) else per_dim(stride_argument, rank, 1)
+    padding = per_dim(arguments.get("padding"), rank, 0)
+    dilation = per_dim(arguments.get("dilation"), rank, 1)
     op.facts |= {"window": window, "stride": stride, "padding": padding, "dilation": dilation}
     shape: Shape | None = None
     if first.shape is not None and len(first.shape) > rank:
         image = first.shape[-rank:]
         ceil = arguments.get("ceil_mode") is True
         out = [
-            windows(*each, ceil=ceil)
-            for each in zip(image, window, stride, padding, dilation, strict=True)
+            windows(*sizes, ceil=ceil)
+            for sizes in zip(image, window, stride, padding, dilation, strict=True)
         ]
         shape = (*first.shape[:-rank], *out)
     op.add_output(shape, first.dtype)
@@ -154,10 +154,10 @@ def adaptive_pool(op: Operator, arguments: Arguments) -> None:
     size = arguments.get("output_size", (arguments["rest"] or [None])[0])
     shape: Shape | None = None
     if first.shape is not None and len(first.shape) > rank:
-        given = list(size) if isinstance(size, list | tuple) else [size] * rank
+        requested = list(size) if isinstance(size, list | tuple) else [size] * rank
         image = first.shape[-rank:]
-        asked = zip(given, image, strict=False)
-        lengths = [old if new is None else whole(new) for new, old in asked]
+        pairs = zip(requested, image, strict=False)
+        lengths = [old if new is None else as_int(new) for new, old in pairs]
         shape = (*first.shape[:-rank], *lengths)
     op.add_output(shape, first.dtype)
     op.facts["flops"] = first.elements
@@ -166,8 +166,8 @@ def adaptive_pool(op: Operator, arguments: Arguments) -> None:
 def loss(op: Operator, arguments: Arguments) -> None:
     """One number, unless nothing is reduced."""
     first = op.inputs[0]
-    kept = arguments.get("reduction") == "none"
-    op.add_output(first.shape if kept else (), first.dtype)
+    unreduced = arguments.get("reduction") == "none"
+    op.add_output(first.shape if unreduced else (), first.dtype)
     op.facts["flops"] = product([3, first.elements])
 
 
@@ -176,8 +176,8 @@ def embedding(op: Operator, arguments: Arguments) -> None:  # noqa: ARG001 (a ru
     tensors = op.inputs
     table = next((t for t in tensors if t.origin == "parameter"), tensors[-1])
     index = next((t for t in tensors if t is not table), tensors[0])
-    known = index.shape is not None and table.shape is not None
-    shape = (*index.shape, table.shape[-1]) if known else None  # type: ignore[misc, index]
+    is_known = index.shape is not None and table.shape is not None
+    shape = (*index.shape, table.shape[-1]) if is_known else None  # type: ignore[misc, index]
     if op.name == "embedding_bag" and shape is not None and len(shape) == 3:
         shape = (shape[0], shape[2])
     op.add_output(shape, table.dtype)
@@ -189,8 +189,8 @@ def select(op: Operator, arguments: Arguments) -> None:
     """Values and indices."""
     first = op.inputs[0]
     shape = first.shape
-    k = whole(arguments.get("k"))
-    dim = whole(arguments.get("dim", -1))
+    k = as_int(arguments.get("k"))
+    dim = as_int(arguments.get("dim", -1))
     if op.name == "topk" and shape and dim is not None and -len(shape) <= dim < len(shape):
         place = dim % len(shape)
         shape = (*shape[:place], k, *shape[place + 1 :])
@@ -212,7 +212,7 @@ def _rank_in_name(name: str) -> int:
 
 Rule = Callable[[Operator, Arguments], None]
 RULES: Final[dict[str, Rule]] = {
-    "elementwise": elementwise, "norm": same, "softmax": same, "scan": same, "glu": glu,
+    "elementwise": elementwise, "norm": as_input, "softmax": as_input, "scan": as_input, "glu": glu,
     "reduce": reduce, "argreduce": reduce, "pool": pool, "adaptive_pool": adaptive_pool,
     "loss": loss, "embedding": embedding, "select": select, "library": unknown,
     "unknown": unknown,

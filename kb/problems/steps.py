@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kb.problems.useful import causal_share, part_of, parts_of, triangular_share
+from kb.problems.useful import causal_share, triangle_of, triangles_of, triangular_share
 from kb.problems.values import Operator, Tensor
 from kb.problems.vocabulary import Family, family_of
 
 # Of their first tensor they read what they return.
-_PICKS = frozenset({"gather", "take_along_dim", "index_select", "take"})
+_GATHERS = frozenset({"gather", "take_along_dim", "index_select", "take"})
 # tl.dot takes 16 at least; one tile is 64 to 256 wide.
 _SHORT_K, _SKINNY, _DEEP = 128, 64, 8
 
@@ -53,30 +53,30 @@ class Step:
 
 def total(values: Iterable[int | None]) -> int | None:
     """Return the sum of numbers; None if one is unknown."""
-    found = 0
+    result = 0
     for value in values:
         if value is None:
             return None
-        found += value
-    return found
+        result += value
+    return result
 
 
 def traffic(op: Operator) -> int | None:
     """Return the bytes that an operator reads and writes once; None if unknown."""
     inputs = {id(tensor): tensor for tensor in op.inputs}
     looks_up = op.kind == "embedding"
-    read = [read_by([op], input_) if looks_up else _held(input_) for input_ in inputs.values()]
-    if op.name in _PICKS and op.outputs:
-        sizes = (read[0], op.outputs[0].bytes)
-        read[0] = None if None in sizes else min(size for size in sizes if size is not None)
+    reads = [bytes_read([op], t) if looks_up else _resident(t) for t in inputs.values()]
+    if op.name in _GATHERS and op.outputs:
+        sizes = (reads[0], op.outputs[0].bytes)
+        reads[0] = None if None in sizes else min(size for size in sizes if size is not None)
     # A convolution of stride 1 rereads its window from cache.
-    return total([*read, *(tensor.bytes for tensor in op.outputs[:1])])
+    return total([*reads, *(tensor.bytes for tensor in op.outputs[:1])])
 
 
-def read_by(users: Sequence[Operator], tensor: Tensor) -> int | None:
+def bytes_read(users: Sequence[Operator], tensor: Tensor) -> int | None:
     """Return the bytes of a tensor that operators have to read: of a table in which they only look
     rows up, these; of an expanded view, what lies in memory."""
-    size, shape = _held(tensor), tensor.shape
+    size, shape = _resident(tensor), tensor.shape
     if not size or not shape or not shape[0] or tensor.origin != "parameter":
         return size
     if any(op.kind != "embedding" for op in users):
@@ -85,7 +85,7 @@ def read_by(users: Sequence[Operator], tensor: Tensor) -> int | None:
     return size if rows is None else min(rows * size // shape[0], size)
 
 
-def _held(tensor: Tensor) -> int | None:
+def _resident(tensor: Tensor) -> int | None:
     """Bytes that lie in memory: of an expanded view fewer than it has elements."""
     size, elements = tensor.bytes, tensor.elements
     if not size or tensor.memory is None or not elements:
@@ -97,31 +97,31 @@ def steps_of(operators: list[Operator]) -> list[Step]:
     """Return operators as steps, spelled-out forms put together."""
     from kb.problems.composites import composites  # noqa: PLC0415 (it makes steps itself)
 
-    taken: set[int] = set()
+    placed: set[int] = set()
     steps: list[Step] = []
     joined = {id(op): step for step in composites(operators) for op in step.operators}
     for op in operators:
-        if id(op) in taken:
+        if id(op) in placed:
             continue
-        step = joined.get(id(op)) or single(op)
-        taken |= {id(operator) for operator in step.operators}
+        step = joined.get(id(op)) or single_step(op)
+        placed |= {id(operator) for operator in step.operators}
         steps.append(step)
     return steps
 
 
-def single(op: Operator) -> Step:
+def single_step(op: Operator) -> Step:
     """Return an operator as a step of its own."""
     name, shape_class, share = op.name, None, 1.0
     if op.kind == "conv":
         groups, channels = op.facts.get("groups"), op.facts.get("c_in")
         if isinstance(groups, int) and groups > 1 and groups == channels:
             name = "depthwise_conv"
-        elif op.facts.get("window") and all(each == 1 for each in op.facts["window"]):
+        elif op.facts.get("window") and all(size == 1 for size in op.facts["window"]):
             shape_class = "pointwise"
     elif op.kind == "matmul":
         name, shape_class = _product_class(op)
         if name == "triangular_matmul":
-            share = triangular_share(op, parts_of(op))
+            share = triangular_share(op, triangles_of(op))
     elif op.kind == "attention":
         causal, masked = op.facts.get("causal"), op.facts.get("masked")
         shape_class = "causal" if causal else "masked" if masked else None
@@ -152,13 +152,13 @@ def dimension_class(op: Operator) -> str | None:
 def _product_class(  # noqa: PLR0911 (one return a class)
     op: Operator,
 ) -> tuple[str, str | None]:
-    m, n, k = (op.facts.get(each) for each in "mnk")
+    m, n, k = (op.facts.get(axis) for axis in "mnk")
     batch = op.facts.get("batch", 1)
     if any(t.made_by is not None and t.made_by.name in {"diag", "diag_embed"} for t in op.inputs):
         return "diagonal_matmul", None
     if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)):
         return op.name, None
-    if op.name != "linear" and batch == 1 and any(part_of(t) for t in op.inputs[:2]):
+    if op.name != "linear" and batch == 1 and any(triangle_of(t) for t in op.inputs[:2]):
         return "triangular_matmul", None
     if isinstance(batch, int) and batch > 1:
         return "bmm", None

@@ -11,19 +11,19 @@ _PARTS: Final = {"tril": LOWER, "triu": UPPER}
 _MASK_OPERATORS = 24
 
 
-def part_of(tensor: Tensor) -> int:
+def triangle_of(tensor: Tensor) -> int:
     """Return the part of a matrix that is not zero: -1 the lower triangle, 1 the upper, 0 all."""
-    made = tensor.made_by
+    producer = tensor.made_by
     # A view of it may be transposed.
-    if made is None or made.outputs[0] is not tensor or made.facts.get("diagonal") != 0:
+    if producer is None or producer.outputs[0] is not tensor or producer.facts.get("diagonal") != 0:
         return FULL
-    return _PARTS.get(made.name, FULL)
+    return _PARTS.get(producer.name, FULL)
 
 
-def parts_of(product: Operator, result: Operator | None = None) -> tuple[int, int, int]:
-    """Return the parts of a product's factors and of its result, as `part_of` names them."""
-    left, right = (part_of(input_) for input_ in product.inputs[:2])
-    out = FULL if result is None else part_of(result.outputs[0])
+def triangles_of(product: Operator, result: Operator | None = None) -> tuple[int, int, int]:
+    """Return the parts of a product's factors and of its result, as `triangle_of` names them."""
+    left, right = (triangle_of(input_) for input_ in product.inputs[:2])
+    out = FULL if result is None else triangle_of(result.outputs[0])
     if out == FULL and left == right:
         out = left  # the product of two lower triangles is one
     return left, right, out
@@ -35,7 +35,7 @@ def triangular_share(product: Operator, parts: tuple[int, int, int]) -> float:
     Of `c[i, j] += a[i, k] * b[k, j]` each triangle orders two of the three indices; all six orders
     are equally frequent.
     """
-    sides = {product.facts.get(each) for each in "mnk"}
+    sides = {product.facts.get(axis) for axis in "mnk"}
     if len(sides) != 1 or None in sides:
         return 1.0
     fitting = 0
@@ -48,14 +48,14 @@ def triangular_share(product: Operator, parts: tuple[int, int, int]) -> float:
 def is_causal(mask: Operator) -> bool:
     """Whether a triangle is behind the operator that masks scores."""
     waiting = [t.made_by for t in mask.inputs if t.made_by is not None]
-    seen: list[Operator] = []
-    while waiting and len(seen) < _MASK_OPERATORS:
+    visited: list[Operator] = []
+    while waiting and len(visited) < _MASK_OPERATORS:
         op = waiting.pop(0)
-        if any(op is operator for operator in seen) or op.kind in {"matmul", "softmax"}:
+        if any(op is operator for operator in visited) or op.kind in {"matmul", "softmax"}:
             continue
         if op.name in _PARTS:
             return True
-        seen.append(op)
+        visited.append(op)
         waiting += [t.made_by for t in op.inputs if t.made_by is not None]
     return False
 
@@ -64,5 +64,5 @@ def causal_share(queries: int | None, keys: int | None) -> float:
     """Return the share of the scores that a causal mask keeps: query i sees keys 0 to i."""
     if not queries or not keys:
         return 1.0
-    seen = min(queries, keys)
-    return (seen * (seen + 1) / 2 + (queries - seen) * keys) / (queries * keys)
+    diagonal = min(queries, keys)
+    return (diagonal * (diagonal + 1) / 2 + (queries - diagonal) * keys) / (queries * keys)

@@ -14,31 +14,31 @@ DTYPE_BYTES: Final = {
     "int64": 8, "long": 8, "int32": 4, "int": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "complex64": 8,
 }  # fmt: skip
-_SAME: Final = {"half": "float16", "float": "float32", "double": "float64", "long": "int64",
-                "int": "int32"}  # fmt: skip
+_ALIASES: Final = {"half": "float16", "float": "float32", "double": "float64", "long": "int64",
+            "int": "int32"}  # fmt: skip
 # Elements and operations that are still numbers to count with; more is no problem's.
-_MOST: Final = 10**30
+_MAX_COUNT: Final = 10**30
 
 
 def dtype_name(value: Any) -> str | None:
     """Return the name of a dtype value such as `torch.half`, in PyTorch's long form."""
     if isinstance(value, Library):
         name = value.path.rpartition(".")[2]
-        return _SAME.get(name, name) if name in DTYPE_BYTES else None
+        return _ALIASES.get(name, name) if name in DTYPE_BYTES else None
     return {bool: "bool", int: "int64", float: "float32"}.get(value) if isinstance(value, type) \
         else None  # fmt: skip
 
 
 def product(lengths: Iterable[int | None]) -> int | None:
     """Return the product of lengths; None if one is unknown, or if no machine could hold it."""
-    found = 1
+    total = 1
     for length in lengths:
         if length is None:
             return None
-        found *= length
-        if found > _MOST:
+        total *= length
+        if total > _MAX_COUNT:
             return None
-    return found
+    return total
 
 
 class Unknown:
@@ -82,12 +82,12 @@ class Tensor:
         elements = self.elements
         return None if elements is None else elements * DTYPE_BYTES.get(self.dtype, 4)
 
-    def taken(self, shape: Shape | None, how: str) -> "Tensor":
+    def subview(self, shape: Shape | None, how: str) -> "Tensor":
         """Return a view of some of the elements; of all of them where there are as many."""
-        found = replace(self, shape=shape)
-        if found.elements is None or found.elements != self.elements:
-            found.part = (*self.part, how)
-        return found
+        view = replace(self, shape=shape)
+        if view.elements is None or view.elements != self.elements:
+            view.part = (*self.part, how)
+        return view
 
 
 @dataclass(eq=False, slots=True)
@@ -106,8 +106,8 @@ class Operator:
     @property
     def flops(self) -> int | None:
         """Floating-point operations; None if a length is unknown."""
-        found: int | None = self.facts.get("flops")
-        return found
+        flops_: int | None = self.facts.get("flops")
+        return flops_
 
     def add_output(self, shape: Shape | None, dtype: str) -> None:
         """Add a result of this operator."""

@@ -12,10 +12,10 @@ from kb.vocabulary import read_data
 PRODUCTS: Final = frozenset({"matmul", "conv", "conv_transpose", "attention", "recurrent"})
 _RANK = re.compile(r"(?<=[a-z])[123](?=d$)")
 # `torch.Tensor.add_` is `add` done in place.
-_IN_PLACE_KEPT = frozenset({"copy_", "requires_grad_", "uniform_", "normal_", "fill_", "zero_"})
+_KEEP_UNDERSCORE = frozenset({"copy_", "requires_grad_", "uniform_", "normal_", "fill_", "zero_"})
 
 
-Settled = dict[str, str | int | None]
+HostArguments = dict[str, str | int | None]
 """Arguments of a kernel's host function that a problem settles."""
 
 
@@ -48,15 +48,15 @@ class Family:
     """Attribute → slugs of the kernels that alone do the operation with it."""
     fused: str = ""
     """The call of PyTorch that the kernels were measured beside, if a module may spell it out."""
-    settles: dict[str, Settled] = field(default_factory=dict)
+    settles: dict[str, HostArguments] = field(default_factory=dict)
     """Attribute → arguments that it settles."""
-    options: dict[str, Settled] = field(default_factory=dict)
+    options: dict[str, HostArguments] = field(default_factory=dict)
     """Operator → arguments that make the kernels do it; `other` for one that they lack."""
-    alone: Settled = field(default_factory=dict)
+    alone: HostArguments = field(default_factory=dict)
     """Arguments where the module does nothing but this operator."""
     usual: tuple[str, ...] = ()
     """Arguments that are settled where the module has 1 for them."""
-    epilogue: dict[str, Settled] = field(default_factory=dict)
+    epilogue: dict[str, HostArguments] = field(default_factory=dict)
     """Operator that follows → arguments that make the kernels do it as well."""
 
 
@@ -72,7 +72,7 @@ def _kinds() -> dict[str, str]:
 
 def canonical(name: str) -> str:
     """Return the one name of an operator, its in-place and other spellings resolved."""
-    if name.endswith("_") and not name.startswith("_") and name not in _IN_PLACE_KEPT:
+    if name.endswith("_") and not name.startswith("_") and name not in _KEEP_UNDERSCORE:
         name = name[:-1]
     return str(_table()["aliases"].get(name, name))
 
@@ -100,17 +100,17 @@ def layer_kind(name: str) -> LayerKind | None:
 
 @cache
 def _families() -> dict[str, Family]:
-    found: dict[str, Family] = {}
+    families: dict[str, Family] = {}
     for name, entry in _table()["families"].items():
-        fields = {key: _frozen(value) for key, value in entry.items() if key != "names"}
-        found.update(dict.fromkeys(entry["names"], Family(name, **fields)))
-    return found
+        fields = {key: _freeze(value) for key, value in entry.items() if key != "names"}
+        families.update(dict.fromkeys(entry["names"], Family(name, **fields)))
+    return families
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     """A value of the table with tuples in place of its lists."""
     if isinstance(value, dict):
-        return {key: _frozen(each) for key, each in value.items()}
+        return {key: _freeze(item) for key, item in value.items()}
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -42,14 +42,14 @@ _NAMES = frozenset(
 # Of 32, three of four: with fewer active in an instruction, a quarter of the SIMD width is lost.
 FEW_LANES = 24.0
 # Counters of several passes do not agree exactly; a larger share is of something else.
-_MOST_PERCENT = 110.0
+_MAX_PERCENT = 110.0
 
 
 def source_called(key: str) -> str | None:
     """The name of a metric that others follow from, as `with_derived` reads it; None for others."""
     name = key.strip().lower()
-    known = name in _NAMES or any(pattern.fullmatch(name) for pattern in _PATTERNS)
-    return name if known else None
+    is_known = name in _NAMES or any(pattern.fullmatch(name) for pattern in _PATTERNS)
+    return name if is_known else None
 
 
 def add_derived(
@@ -66,15 +66,18 @@ def add_derived(
     warps_per_scheduler
         Warps that a scheduler can hold; None where the card is not known.
     """
-    given = {source_called(name) or name: value for name, value in profile.items()}
+    counts = {source_called(name) or name: value for name, value in profile.items()}
     for alias, value in (
         *_substitutes(filled),
-        *_access_patterns(filled, given),
+        *_access_patterns(filled, counts),
         *_active_share(filled),
-        *_issue_slots(given),
+        *_issue_slots(counts),
     ):
         filled.setdefault(_name(alias), value)
-    for alias, value in (*_tensor_use(filled, given), *_stalls(filled, given, warps_per_scheduler)):
+    for alias, value in (
+        *_tensor_use(filled, counts),
+        *_stalls(filled, counts, warps_per_scheduler),
+    ):
         filled.setdefault(_name(alias), value)
 
 
@@ -84,12 +87,12 @@ def without_undefined(metrics: Mapping[str, float]) -> dict[str, float]:
     Nsight Compute shows 0 where a kernel executes no conditional branch (0 / 0). That all branches
     diverge shows in the count of divergent branches or, without it, in lanes that idle.
     """
-    found, uniform = dict(metrics), _name("branch_uniformity")
+    defined, uniform = dict(metrics), _name("branch_uniformity")
     divergent, lanes = _get(metrics, "divergent_branches"), _get(metrics, "threads_per_inst")
-    seen = divergent or (divergent is None and lanes is not None and lanes < FEW_LANES)
-    if found.get(uniform) == 0.0 and not seen:
-        del found[uniform]
-    return found
+    diverges = divergent or (divergent is None and lanes is not None and lanes < FEW_LANES)
+    if defined.get(uniform) == 0.0 and not diverges:
+        del defined[uniform]
+    return defined
 
 
 def _name(alias: str) -> str:
@@ -110,15 +113,15 @@ def _substitutes(filled: Mapping[str, float]) -> Iterator[tuple[str, float]]:
 
 
 def _access_patterns(
-    filled: Mapping[str, float], given: Mapping[str, float]
+    filled: Mapping[str, float], counts: Mapping[str, float]
 ) -> Iterator[tuple[str, float]]:
     for what, kind in _ACCESSES:
-        sectors = given.get(_SECTORS.format(kind))
+        sectors = counts.get(_SECTORS.format(kind))
         requests = _get(filled, f"global_{what}_requests")
         if sectors is not None and requests:
             yield f"sectors_per_{what}_request", sectors / requests
     conflicts, wavefronts = (
-        {kind: given[name] for _, kind in _ACCESSES if (name := form.format(kind)) in given}
+        {kind: counts[name] for _, kind in _ACCESSES if (name := form.format(kind)) in counts}
         for form in (_CONFLICTS, _WAVEFRONTS)
     )
     if conflicts:
@@ -135,14 +138,14 @@ def _active_share(filled: Mapping[str, float]) -> Iterator[tuple[str, float]]:
         yield "sm_active_share", min(100.0, 100 * active / elapsed)
 
 
-def _issue_slots(given: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    issued = next((given[name] for name in _ISSUED if name in given), None)
+def _issue_slots(counts: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    issued = next((counts[name] for name in _ISSUED if name in counts), None)
     if issued is not None:
         yield "issue_slots_busy", min(100.0, 100 * issued)
 
 
 def _tensor_use(
-    filled: Mapping[str, float], given: Mapping[str, float]
+    filled: Mapping[str, float], counts: Mapping[str, float]
 ) -> Iterator[tuple[str, float]]:
     """The busiest tensor pipe: cards and versions of ncu name it by operation and by sub-pipe."""
     # Of the cycles in which an SM is active, to all cycles.
@@ -151,7 +154,7 @@ def _tensor_use(
     for pattern in (_TENSOR_BUSY, _TENSOR_INST):
         shares = [
             value * factors[match[1]]
-            for name, value in given.items()
+            for name, value in counts.items()
             if (match := pattern.fullmatch(name)) is not None
         ]
         if shares:
@@ -159,18 +162,18 @@ def _tensor_use(
 
 
 def _stalls(
-    filled: Mapping[str, float], given: Mapping[str, float], warps_per_scheduler: float | None
+    filled: Mapping[str, float], counts: Mapping[str, float], warps_per_scheduler: float | None
 ) -> Iterator[tuple[str, float]]:
-    latency = next((given[name] for name in _LATENCY if given.get(name)), None)
+    latency = next((counts[name] for name in _LATENCY if counts.get(name)), None)
     latency = latency or _latency(filled, warps_per_scheduler)
     if latency is None:
         return
-    for name, value in given.items():
+    for name, value in counts.items():
         if (stalled := _STALLED.fullmatch(name)) is None:
             continue
         share = find_metric(f"smsp__warp_issue_stalled_{stalled[1]}_per_warp_active.pct")
         percent = 100 * value / latency
-        if share is not None and percent <= _MOST_PERCENT:
+        if share is not None and percent <= _MAX_PERCENT:
             yield share.name, min(percent, 100.0)
 
 

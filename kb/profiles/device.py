@@ -36,7 +36,7 @@ class Device:
         if not text or text.lower() == "n/a":
             return True
         if key == NAME:
-            self.name = "".join(each for each in text if each.isprintable())[:_LONGEST_NAME]
+            self.name = "".join(char for char in text if char.isprintable())[:_LONGEST_NAME]
         elif key == MAJOR:
             self.capability = f"{whole}.{self.capability.partition('.')[2] or 0}"
         elif key == MINOR:
@@ -57,9 +57,9 @@ class Device:
     def warps_per_scheduler(self) -> float | None:
         """Warps that one scheduler can hold: the same on all cards of a compute capability."""
         spec = self.spec
-        found = _CAPABILITY.fullmatch(self.capability)
-        if spec is None and found is not None:
-            number = 10 * int(found[1]) + int(found[2])
+        match = _CAPABILITY.fullmatch(self.capability)
+        if spec is None and match is not None:
+            number = 10 * int(match[1]) + int(match[2])
             cards = all_specs().values()
             alike = (
                 card for card in cards if parse_architecture(card.architecture).capability == number

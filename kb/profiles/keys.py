@@ -12,17 +12,17 @@ def resolve_profile(profile: Mapping[str, float]) -> tuple[dict[str, float], lis
     Without a unit, `Memory Throughput` is the one in %, as on the first section of the details
     page. What other metrics say as well is filled in.
     """
-    known: dict[str, float] = {}
+    resolved: dict[str, float] = {}
     ignored: list[str] = []
     for key, value in profile.items():
         names = metrics_called(key)
         if names:
-            known.setdefault(names[0].metric.name, names[0].value(value))
+            resolved.setdefault(names[0].metric.name, names[0].value(value))
         elif is_read(key):
-            known[key] = value
+            resolved[key] = value
         else:
             ignored.append(key)
-    return with_derived(known), ignored
+    return with_derived(resolved), ignored
 
 
 def is_read(key: str) -> bool:
@@ -37,11 +37,11 @@ def with_derived(
 
     See `kb.profiles.derived.add_derived`.
     """
-    meant = {name: names[0] for name in profile if (names := metrics_called(name))}
+    names_of = {name: names[0] for name in profile if (names := metrics_called(name))}
     # A metric's own name comes before its aliases.
-    order = sorted(meant, key=lambda name: meant[name].metric.name != name)
+    order = sorted(names_of, key=lambda name: names_of[name].metric.name != name)
     filled: dict[str, float] = {}
     for name in order:
-        filled.setdefault(meant[name].metric.name, meant[name].value(profile[name]))
+        filled.setdefault(names_of[name].metric.name, names_of[name].value(profile[name]))
     add_derived(filled, profile, warps_per_scheduler)
     return without_undefined(filled)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kb.profiles.derived import source_called
 from kb.profiles.device import Device
 from kb.profiles.names import metrics_called, named_with_unit
-from kb.profiles.ncu_rules import excess_said, figures_said
+from kb.profiles.ncu_rules import rule_figures, rule_remark
 from kb.profiles.units import find_unit
 
 DURATION = "gpu__time_duration.sum"
@@ -25,7 +25,7 @@ class Launch:
     """Metric → value in base units."""
     unknown: list[str] = field(default_factory=list)
     """Columns and rows that name no known metric."""
-    said: dict[str, float] = field(default_factory=dict)
+    reported: dict[str, float] = field(default_factory=dict)
     """Values that sentences of the page give: they stand where none was measured."""
     remarks: list[str] = field(default_factory=list)
     """What the page says besides."""
@@ -37,26 +37,26 @@ class Launch:
 
         The unit tells which of several metrics it is that go by the name.
         """
-        named, source = metrics_called(name), source_called(name)
-        if not named and source is None:
+        metrics, source = metrics_called(name), source_called(name)
+        if not metrics and source is None:
             self.unknown.append(name)
         elif value is None:
             return
-        elif not named:
+        elif not metrics:
             self.values[source or name] = value
-        elif (meant := named_with_unit(named, find_unit(unit))) is not None:
-            self.values.setdefault(meant[0].metric.name, meant[0].value(value * meant[1]))
+        elif (matched := named_with_unit(metrics, find_unit(unit))) is not None:
+            self.values.setdefault(matched[0].metric.name, matched[0].value(value * matched[1]))
 
     def add_rule(self, text: str) -> None:
         """Take what a rule of Nsight Compute says about the launch."""
-        for name, value in figures_said(text).items():
-            self.said.setdefault(name, value)
-        if (remark := excess_said(text)) is not None and remark not in self.remarks:
+        for name, value in rule_figures(text).items():
+            self.reported.setdefault(name, value)
+        if (remark := rule_remark(text)) is not None and remark not in self.remarks:
             self.remarks.append(remark)
 
     def complete(self) -> None:
         """Fill in what was said where nothing was measured: at the end of a page."""
-        self.values = self.said | self.values
+        self.values = self.reported | self.values
 
 
 def is_total(metric: str) -> bool:
@@ -73,7 +73,7 @@ def _mean_of(metric: str, launches: Sequence[Launch]) -> float:
     return math.fsum(products) / math.fsum(weights)
 
 
-def means(launches: Sequence[Launch]) -> dict[str, float]:
+def mean_metrics(launches: Sequence[Launch]) -> dict[str, float]:
     """Mean of every metric over the launches that have it.
 
     Totals (bytes, instructions, cycles, durations) are plain means, so that bytes over duration is

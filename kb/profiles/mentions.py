@@ -14,7 +14,7 @@ from functools import cache
 from kb.profiles.derived import without_undefined
 from kb.profiles.keys import with_derived
 from kb.profiles.names import Name, NamePlace, find_names
-from kb.profiles.ncu_rules import figures_said
+from kb.profiles.ncu_rules import rule_figures
 from kb.profiles.numbers import Number, find_numbers
 from kb.profiles.units import Unit, find_unit
 from kb.vocabulary import read_data
@@ -23,7 +23,7 @@ from kb.vocabulary import read_data
 _MARKS = frozenset(":=~≈<>≤≥→()[]|'\"-*`,") | {"->"}
 _FROM = "from"
 # What part a number is of the next one: `25.1 of 30.8 cycles`.
-_OF = re.compile(r" {0,3}(?:(?:out )?of|/) {1,3}")
+_PART_OF = re.compile(r" {0,3}(?:(?:out )?of|/) {1,3}")
 _NUMBER_NEXT = re.compile(r"[ :=]{0,3}\d")
 # Statistics of a metric over its units or passes; its own is the average.
 _AVERAGE = frozenset({"avg", "average", "mean"})
@@ -32,9 +32,9 @@ _ENDING = frozenset(";.!?\n")
 _TOKEN = re.compile(r"[A-Za-zµμ][A-Za-z0-9µμ]*(?:/[A-Za-z]+)?|%|\d[\w.]*|->|[^\sA-Za-z0-9]|\n")
 _SPACES = re.compile(r"[ \t\r]*")
 # Tokens between a name and its value, at most; and words among them that no list has.
-_FARTHEST, _UNKNOWN = 12, 6
+_MAX_DISTANCE, _UNKNOWN = 12, 6
 # Counters may be a little over their peak; a larger share is some other number.
-_MOST_PERCENT = 110.0
+_MAX_PERCENT = 110.0
 # In these a number without its unit says nothing, unless an identifier stands before it.
 _NEED_UNIT = frozenset({"byte", "byte/s", "ns", "Hz"})
 
@@ -45,7 +45,7 @@ def _words(what: str) -> frozenset[str]:
 
 
 @cache
-def _passed() -> frozenset[str]:
+def _skippable_words() -> frozenset[str]:
     """What may stand between a name and the value behind it."""
     return _words("linking") | _words("onward") | _MARKS | _AVERAGE | _EXTREME | {_FROM}
 
@@ -75,15 +75,15 @@ def read_mentions(text: str) -> Reading:
     places = [name for name in find_names(text) if not _is_a_unit(text, name)]
     orders = ((_Pairing.behind, _Pairing.ahead), (_Pairing.ahead, _Pairing.behind))
     pairs = max((_Pairing(text, places, numbers).pairs(order) for order in orders), key=len)
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     rest, end = [], 0
     for place, (name, value) in pairs:
-        found.setdefault(name, value)
+        metrics.setdefault(name, value)
         rest += [text[end : place.start], " " * (place.end - place.start)]
         end = place.end
     # A sentence of ncu's rules has its figures in words of its own.
-    found = with_derived(figures_said(text)) | found
-    return Reading(without_undefined(found), "".join([*rest, text[end:]]))
+    metrics = with_derived(rule_figures(text)) | metrics
+    return Reading(without_undefined(metrics), "".join([*rest, text[end:]]))
 
 
 def _is_a_unit(text: str, place: NamePlace) -> bool:
@@ -111,62 +111,62 @@ class _Pairing:
 
     def pairs(self, order: tuple[_Look, _Look]) -> list[tuple[NamePlace, _Mention]]:
         """Names with what they are given, in order; each looks for its number in this order."""
-        found = []
+        pairs = []
         for index, place in enumerate(self.places):
             if all(name.listed for name in place.names) and not self.as_code:
                 continue
             mention = order[0](self, index) or order[1](self, index)
             if mention is not None:
-                found.append((place, mention))
-        return found
+                pairs.append((place, mention))
+        return pairs
 
     def behind(self, index: int) -> _Mention | None:
         """What the number behind the name says: `L2 hit rate is only 30 %`."""
         text, place = self.text, self.places[index]
         bound = self.places[index + 1].start if index + 1 < len(self.places) else len(text)
-        first = bisect_left(self.numbers, place.end, key=lambda each: each.start)
-        starts = {each.start: first + at for at, each in enumerate(self.numbers[first : first + 4])}
+        first = bisect_left(self.numbers, place.end, key=lambda n: n.start)
+        starts = {n.start: first + at for at, n in enumerate(self.numbers[first : first + 4])}
         position, unknown = place.end, 0
-        seen: list[str] = []
+        gap: list[str] = []
         column: Unit | None = None
         listing = False
-        for _ in range(_FARTHEST):
+        for _ in range(_MAX_DISTANCE):
             position = self._past_spaces(position)
             if position >= bound:
                 return None
             if (at := starts.get(position)) is not None:
                 number = self.numbers[at]
-                if self._is_left_behind(number, seen):
+                if self._is_former_value(number, gap):
                     position = number.end
-                    seen.clear()
+                    gap.clear()
                     continue
-                if self._is_extreme(place, number, seen, bound):
+                if self._is_extreme(place, number, gap, bound):
                     position, listing = number.end, True
-                    seen.clear()
+                    gap.clear()
                     continue
-                stated = number.unit is not None and seen and seen[-1] in _words("stating")
+                stated = number.unit is not None and gap and gap[-1] in _words("stating")
                 change = self._following(number) in _words("change")
                 if at in self.used or (unknown and not stated) or change:
                     return None
-                return self._take(at, _meaning(place, self._part(at), column, seen, self.as_code))
+                return self._take(at, _meaning(place, self._part(at), column, gap, self.as_code))
             token = _TOKEN.match(text, position)
             if token is None or (self._ends(token) and not (listing and token.group() == ",")):
                 return None
             word = token.group().lower()
-            if word not in _passed():
+            if word not in _skippable_words():
                 unit = None if unknown else find_unit(word)
                 column = unit or column
                 unknown += unit is None
                 if unknown > _UNKNOWN or (unit is None and not word[0].isalpha()):
                     return None
-            seen.append(word)
+            gap.append(word)
             position = token.end()
         return None
 
     def ahead(self, index: int) -> _Mention | None:
         """What the number before the name says: `30% L2 hit rate`, `255 registers per thread`."""
         place = self.places[index]
-        at = bisect_left(self.numbers, place.start, key=lambda each: each.start) - 1
+        at = bisect_left(self.numbers, place.start, key=lambda n: n.start) - 1
         since = self.places[index - 1].end if index else 0
         if at > 0 and self._part(at - 1).of is not None:
             at -= 1
@@ -175,7 +175,7 @@ class _Pairing:
         number = self._part(at)
         tokens = _TOKEN.finditer(self.text[number.end : place.start])
         between = [token.group().lower() for token in tokens]
-        if len(between) > _FARTHEST // 2 or not set(between) <= _words("of"):
+        if len(between) > _MAX_DISTANCE // 2 or not set(between) <= _words("of"):
             return None
         if number.unit is None and (between or place.names[0].metric.unit == "%"):
             return None
@@ -191,7 +191,7 @@ class _Pairing:
     def _part(self, at: int) -> Number:
         """A number with what it is a part of, where that stands behind it in the same unit."""
         number, following = self.numbers[at], self.numbers[at + 1 : at + 2]
-        if not following or not _OF.fullmatch(self.text, number.end, following[0].start):
+        if not following or not _PART_OF.fullmatch(self.text, number.end, following[0].start):
             return number
         (whole,) = following
         if number.unit not in (None, whole.unit) or find_unit("%") == whole.unit:
@@ -209,20 +209,18 @@ class _Pairing:
         return word in _words("breaking") or word in _ENDING or (word == "," and spaced)
 
     def _past_spaces(self, position: int) -> int:
-        found = _SPACES.match(self.text, position)
-        return found.end() if found is not None else position
+        match = _SPACES.match(self.text, position)
+        return match.end() if match is not None else position
 
     def _following(self, number: Number) -> str:
         token = _TOKEN.match(self.text, self._past_spaces(number.end))
         return token.group().lower() if token is not None else ""
 
-    def _is_extreme(
-        self, place: NamePlace, number: Number, seen: Sequence[str], bound: int
-    ) -> bool:
+    def _is_extreme(self, place: NamePlace, number: Number, gap: Sequence[str], bound: int) -> bool:
         """Whether it is said to be the least or most of a metric that is an average."""
         if ".max" in place.names[0].metric.name:
             return False
-        before = set(seen[-2:])
+        before = set(gap[-2:])
         if before & (_AVERAGE | _EXTREME):
             return not before & _AVERAGE
         if self._past_spaces(number.end) >= bound:
@@ -233,16 +231,16 @@ class _Pairing:
             return False
         return _NUMBER_NEXT.match(self.text, token.end()) is None
 
-    def _is_left_behind(self, number: Number, seen: Sequence[str]) -> bool:
+    def _is_former_value(self, number: Number, gap: Sequence[str]) -> bool:
         """Whether it is the former value of `from 80% to 30%`."""
-        return _FROM in seen[-2:] and self._following(number) in _words("onward")
+        return _FROM in gap[-2:] and self._following(number) in _words("onward")
 
 
 def _meaning(
     place: NamePlace,
     number: Number,
     column: Unit | None,
-    seen: Sequence[str],
+    gap: Sequence[str],
     as_code: bool,
     *,
     counted: bool = False,
@@ -253,7 +251,7 @@ def _meaning(
     ----------
     column
         The unit that stands before the number, as in a table.
-    seen
+    gap
         What stands between the name and the number behind it.
     as_code
         Whether metrics are named as a profiler names them: their values are in base units.
@@ -262,12 +260,12 @@ def _meaning(
     """
     unit = number.unit or column
     share = None if number.of is None else 100 * number.value / number.of
-    assigned = bool(set(seen[-1:]) & {":", "="})
+    assigned = bool(set(gap[-1:]) & {":", "="})
     for name in place.names:
         metric = name.metric
         if unit is None:
             countable = counted and metric.unit not in _NEED_UNIT and metric.unit != "%"
-            if name.loose and not (assigned or countable or (as_code and not seen)):
+            if name.loose and not (assigned or countable or (as_code and not gap)):
                 continue
             if metric.unit in _NEED_UNIT and not as_code:
                 continue
@@ -280,15 +278,15 @@ def _meaning(
         bare = unit is None and share is None
         if bare and not as_code and metric.unit == "%" and number.decimal and value < 1:
             value *= 100
-        most = min(metric.most, _MOST_PERCENT) if metric.unit == "%" else metric.most
+        most = min(metric.most, _MAX_PERCENT) if metric.unit == "%" else metric.most
         if metric.least <= value <= most:
-            return metric.name, _bounded(name, value, seen)
+            return metric.name, _bounded(name, value, gap)
     return None
 
 
-def _bounded(name: Name, stated: float, seen: Sequence[str]) -> float:
+def _bounded(name: Name, stated: float, gap: Sequence[str]) -> float:
     """A value that is said to be below (above) a bound is not the bound itself."""
-    value, last = name.value(stated), set(seen[-2:])
+    value, last = name.value(stated), set(gap[-2:])
     below, above = last & _words("below"), last & _words("above")
     if name.complement:
         below, above = above, below

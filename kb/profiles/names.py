@@ -11,9 +11,9 @@ from kb.vocabulary import Metric, all_metrics, find_metric
 
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 # What may stand between two words of one name: `L1/TEX`, `Compute (SM)`, `lts__t_sector`.
-_WITHIN = re.compile(r" ?(?:[/.()-]|_{1,2})? ?|\) ")
+_JOINER = re.compile(r" ?(?:[/.()-]|_{1,2})? ?|\) ")
 # Short and other forms of words that names have.
-_SAME = {
+_SYNONYMS = {
     "util": "utilization", "utilisation": "utilization", "utilized": "utilization",
     "regs": "registers", "reg": "registers", "bw": "bandwidth", "mem": "memory",
     "tput": "throughput", "occ": "occupancy", "smem": "shared memory", "sb": "scoreboard",
@@ -56,7 +56,7 @@ class _Node(dict[str, "_Node"]):
         self.names: list[Name] = []
 
 
-def _of(metric: Metric) -> Iterator[tuple[str, Name]]:
+def _spellings_of(metric: Metric) -> Iterator[tuple[str, Name]]:
     plain = Name(metric)
     for spelling in (metric.name, metric.label, *metric.said):
         yield spelling, plain
@@ -76,19 +76,19 @@ def _of(metric: Metric) -> Iterator[tuple[str, Name]]:
 def _keys(word: str) -> tuple[str, ...]:
     """A word as names are compared."""
     lowered = word.lower()
-    return tuple(stem(each) for each in _SAME.get(lowered, lowered).split())
+    return tuple(stem(part) for part in _SYNONYMS.get(lowered, lowered).split())
 
 
 @cache
 def _names() -> _Node:
     root = _Node()
     for metric in all_metrics():
-        for spelling, name in _of(metric):
+        for spelling, name in _spellings_of(metric):
             node = root
             for word in WORD.findall(spelling):
                 for key in _keys(word):
                     node = node.setdefault(key, _Node())
-            if name.exact or all(each.metric != metric for each in node.names):
+            if name.exact or all(other.metric != metric for other in node.names):
                 node.names.append(name)
     return root
 
@@ -99,7 +99,7 @@ def find_names(text: str) -> list[NamePlace]:
     Takes time in proportion to the text: no name has more than some twenty words.
     """
     words = list(WORD.finditer(text))
-    found: list[NamePlace] = []
+    places: list[NamePlace] = []
     place = 0
     while place < len(words):
         longest = _longest(text, words, place)
@@ -108,24 +108,24 @@ def find_names(text: str) -> list[NamePlace]:
             continue
         last, names = longest
         start, end = words[place].start(), words[last].end()
-        meant = tuple(name for name in names if name.exact in (None, text[start:end]))
-        if meant and not _of_an_identifier(text, start, end):
-            found.append(NamePlace(start, end, meant))
+        meanings = tuple(name for name in names if name.exact in (None, text[start:end]))
+        if meanings and not _in_identifier(text, start, end):
+            places.append(NamePlace(start, end, meanings))
         place = last + 1
-    return found
+    return places
 
 
 def is_spelled(metric: Metric, text: str, place: NamePlace) -> bool:
     """Whether a name stands there as it is written, plurals aside: `stalled waiting` is not."""
-    stated = _plainly(text[place.start : place.end])
-    return any(_plainly(spelling) == stated for spelling, _ in _of(metric))
+    stated = _normalized(text[place.start : place.end])
+    return any(_normalized(spelling) == stated for spelling, _ in _spellings_of(metric))
 
 
-def _plainly(spelling: str) -> list[str]:
+def _normalized(spelling: str) -> list[str]:
     return [word.lower().rstrip("s") for word in WORD.findall(spelling)]
 
 
-def _of_an_identifier(text: str, start: int, end: int) -> bool:
+def _in_identifier(text: str, start: int, end: int) -> bool:
     """Whether what stands there is a part of a longer identifier, which names something else."""
     before, after = text[max(start - 1, 0) : start], text[end : end + 2]
     return before == "_" or after[:1] == "_" or (after[:1] == "." and after[1:].isalnum())
@@ -138,13 +138,13 @@ def _longest(
     best: tuple[int, list[Name]] | None = None
     for place in range(first, len(words)):
         word = words[place]
-        if place > first and not _WITHIN.fullmatch(text, words[place - 1].end(), word.start()):
+        if place > first and not _JOINER.fullmatch(text, words[place - 1].end(), word.start()):
             break
         for key in _keys(word.group()):
-            found = node.get(key)
-            if found is None:
+            child = node.get(key)
+            if child is None:
                 return best
-            node = found
+            node = child
         if node.names:
             best = place, node.names
     return best
@@ -158,8 +158,8 @@ def metrics_called(key: str) -> tuple[Name, ...]:
     metric = find_metric(key)
     if metric is not None:
         return (Name(metric),)
-    wanted = " ".join(key.strip().lower().replace("_", " ").split())
-    return _displayed().get(wanted, ())
+    spelling = " ".join(key.strip().lower().replace("_", " ").split())
+    return _displayed().get(spelling, ())
 
 
 def named_with_unit(names: Sequence[Name], unit: Unit | None) -> tuple[Name, float] | None:
@@ -177,10 +177,10 @@ def named_with_unit(names: Sequence[Name], unit: Unit | None) -> tuple[Name, flo
 def _displayed() -> dict[str, tuple[Name, ...]]:
     table: dict[str, tuple[Name, ...]] = {}
     for metric in all_metrics():
-        names = [(each, Name(metric)) for each in (*metric.shown, metric.label)]
-        names += [(each, Name(metric, complement=True)) for each in metric.complement]
+        names = [(text, Name(metric)) for text in (*metric.shown, metric.label)]
+        names += [(text, Name(metric, complement=True)) for text in metric.complement]
         for spelling, name in names:
             key = spelling.lower()
-            if all(each.metric != metric for each in table.get(key, ())):
+            if all(other.metric != metric for other in table.get(key, ())):
                 table[key] = (*table.get(key, ()), name)
     return table

@@ -48,19 +48,19 @@ LONGEST_RULE = 4000
 """Characters of one rule's text that are read; the longest of ncu has some 1,500."""
 
 
-def figures_said(text: str) -> dict[str, float]:
+def rule_figures(text: str) -> dict[str, float]:
     """Metrics, and those that others follow from, that one rule's text gives; in base units."""
     words = _plain(text)
     return dict((*_stall(words), *_conflicts(words), *_sector_use(words)))
 
 
-def excess_said(text: str) -> str | None:
+def rule_remark(text: str) -> str | None:
     """What a rule says of sectors that uncoalesced accesses move for nothing; no metric has it."""
-    found = _EXCESSIVE.search(_plain(text))
-    if found is None or not float(found[2]):
+    match = _EXCESSIVE.search(_plain(text))
+    if match is None or not float(match[2]):
         return None
     return (
-        f"ncu counts {found[1]} excessive sectors of uncoalesced global accesses, {found[2]} % of "
+        f"ncu counts {match[1]} excessive sectors of uncoalesced global accesses, {match[2]} % of "
         "all"
     )
 
@@ -82,9 +82,9 @@ def _stall(text: str) -> Iterator[tuple[str, float]]:
 
 
 def _conflicts(text: str) -> Iterator[tuple[str, float]]:
-    for found in _CONFLICTS.finditer(text):
-        operation = _OPERATIONS[found[3]]
-        conflicts, wavefronts = (float(found[at].replace(",", "")) for at in (1, 2))
+    for match in _CONFLICTS.finditer(text):
+        operation = _OPERATIONS[match[3]]
+        conflicts, wavefronts = (float(match[at].replace(",", "")) for at in (1, 2))
         if conflicts <= wavefronts:
             yield f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{operation}.sum", conflicts
             yield f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{operation}.sum", wavefronts

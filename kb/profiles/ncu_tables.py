@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d[\d,]*+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 _LAUNCH = re.compile(
     r"^ {0,8}(\S.{0,2000}?) ?\((\d+), (\d+), (\d+)\)x\((\d+), (\d+), (\d+)\), Context "
 )
-_ON = re.compile(r", CC (\d{1,2}\.\d)\b")
+_CAPABILITY_MARK = re.compile(r", CC (\d{1,2}\.\d)\b")
 _OLD_LAUNCH = re.compile(r"^ {0,8}(\S.{0,2000}?), \d{4}-\w{3}-\d{2} [\d:]+, Context ")
 _ROW = re.compile(r"^ {3,12}(\S(?:[^ ]| (?! )){0,200})\s{2,}(?:(\S{1,40})\s+)?(\S{1,40})\s*$")
 _LONGEST_ROW = 400
@@ -29,11 +29,11 @@ _LONGEST_ROW = 400
 _RULE_BEGINS = re.compile(r" {2,8}(?:OPT|INF|WRN) {1,8}\S")
 _RULE_GOES_ON = re.compile(r" {9,16}\S")
 # The longest rules of ncu have some fifteen lines.
-_MOST_RULE_LINES = 40
+_MAX_RULE_LINES = 40
 
 
 # Of a launch's number and of the sizes of a grid.
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 def parse_table(text: str) -> list[Launch] | None:
@@ -75,11 +75,11 @@ def parse_csv(text: str) -> list[Launch]:
     if _KERNEL not in header:
         raise InvalidInputError(f"ncu's table has no column '{_KERNEL}'")
     if _METRIC in header:
-        return _of_details(header, rows[1:])
+        return _parse_details(header, rows[1:])
     if _ID not in header:
         raise InvalidInputError(f"ncu's table has no column '{_ID}'")
-    whole = (row for row in rows[1:] if len(row) == len(header))
-    return _of_raw(dict(zip(header, row, strict=True)) for row in whole)
+    full_rows = (row for row in rows[1:] if len(row) == len(header))
+    return _parse_raw(dict(zip(header, row, strict=True)) for row in full_rows)
 
 
 def _header_line(lines: list[str]) -> int | None:
@@ -92,14 +92,14 @@ def _launch(index: int, cells: Mapping[str, str]) -> Launch:
     return Launch(index, cells[_KERNEL].strip(), grid, block)
 
 
-def _of_raw(rows: Iterable[Mapping[str, str]]) -> list[Launch]:
+def _parse_raw(rows: Iterable[Mapping[str, str]]) -> list[Launch]:
     units: Mapping[str, str] = {}
     launches = []
     for cells in rows:
         if not cells[_ID].strip().isdecimal():
             units = cells
             continue
-        launch = _launch(_whole(cells[_ID]), cells)
+        launch = _launch(_as_int(cells[_ID]), cells)
         launches.append(launch)
         for name, cell in cells.items():
             if launch.device.add(name, cell.strip()) or "__" not in name:
@@ -118,28 +118,28 @@ def _add_row(launch: Launch, name: str, unit: str, cell: str) -> None:
         launch.add(name, value, unit)
 
 
-def _of_details(header: list[str], rows: Iterable[list[str]]) -> list[Launch]:
+def _parse_details(header: list[str], rows: Iterable[list[str]]) -> list[Launch]:
     """Of a details page; a row may lack its last columns (rules), or hold a rule and no metric."""
     value = next((name for name in _VALUES if name in header), None)
     if value is None:
         raise InvalidInputError(f"ncu's table has no column '{_VALUES[0]}'")
-    made: dict[tuple[str, str], Launch] = {}
+    launches: dict[tuple[str, str], Launch] = {}
     for row in rows:
         cells = {name: cell.strip() for name, cell in zip(header, row, strict=False)}
         number = cells.get(_ID, "")
         if not {value, _METRIC, _KERNEL} <= cells.keys() or (number and not number.isdecimal()):
             continue
-        launch = made.get((number, cells[_KERNEL]))
+        launch = launches.get((number, cells[_KERNEL]))
         if launch is None:
-            launch = _launch(_whole(number) if number else len(made), cells)
+            launch = _launch(_as_int(number) if number else len(launches), cells)
             launch.device.add(CAPABILITY, cells.get(CAPABILITY, ""))
-            made[number, launch.kernel] = launch
+            launches[number, launch.kernel] = launch
         _add_row(launch, cells[_METRIC], cells.get(_UNIT, ""), cells[value])
         if rule := cells.get(_RULE):
             launch.add_rule(rule)
-    for launch in made.values():
+    for launch in launches.values():
         launch.complete()
-    return list(made.values())
+    return list(launches.values())
 
 
 def _lines_and_rules(text: str) -> Iterator[tuple[str, bool]]:
@@ -149,7 +149,7 @@ def _lines_and_rules(text: str) -> Iterator[tuple[str, bool]]:
         if len(line) > _LONGEST_ROW * 6:
             continue
         if rule and _RULE_GOES_ON.match(line):
-            if len(rule) < _MOST_RULE_LINES:
+            if len(rule) < _MAX_RULE_LINES:
                 rule.append(line)
             continue
         if rule:
@@ -162,27 +162,27 @@ def _lines_and_rules(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _parse_console(text: str) -> list[Launch]:
-    made: list[Launch] = []
+    parsed: list[Launch] = []
     for line, is_rule in _lines_and_rules(text):
         if is_rule:
-            if made:
-                made[-1].add_rule(line)
+            if parsed:
+                parsed[-1].add_rule(line)
         elif (match := _LAUNCH.match(line)) is not None:
             grid, block = (
-                tuple(_whole(match[at]) for at in three) for three in ((2, 3, 4), (5, 6, 7))
+                tuple(_as_int(match[at]) for at in three) for three in ((2, 3, 4), (5, 6, 7))
             )
-            made.append(Launch(len(made), match[1], grid, block))
-            if (capability := _ON.search(line)) is not None:
-                made[-1].device.add(CAPABILITY, capability[1])
+            parsed.append(Launch(len(parsed), match[1], grid, block))
+            if (capability := _CAPABILITY_MARK.search(line)) is not None:
+                parsed[-1].device.add(CAPABILITY, capability[1])
         elif (match := _OLD_LAUNCH.match(line)) is not None:
-            made.append(Launch(len(made), match[1]))
+            parsed.append(Launch(len(parsed), match[1]))
         elif len(line) <= _LONGEST_ROW and (match := _ROW.match(line)) is not None:
-            if not made:
-                made.append(Launch(0, ""))
-            _add_row(made[-1], match[1], match[2] or "", match[3])
-    for launch in made:
+            if not parsed:
+                parsed.append(Launch(0, ""))
+            _add_row(parsed[-1], match[1], match[2] or "", match[3])
+    for launch in parsed:
         launch.complete()
-    launches = [each for each in made if each.values]
+    launches = [launch for launch in parsed if launch.values]
     if not launches:
         raise InvalidInputError("ncu's output has no known metric")
     return launches
@@ -198,10 +198,10 @@ def parse_number(cell: str) -> float | None:
 
 def _dimensions(cell: str) -> tuple[int, ...]:
     """`(256, 1, 1)` → (256, 1, 1)."""
-    return tuple(_whole(number) for number in re.findall(r"\d+", cell.replace(",", " ")))
+    return tuple(_as_int(number) for number in re.findall(r"\d+", cell.replace(",", " ")))
 
 
-def _whole(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
+def _as_int(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
         raise InvalidInputError(f"ncu's table holds a number of {len(digits)} digits")
     return int(digits)

@@ -41,16 +41,16 @@ class Number:
 
 def find_numbers(text: str) -> list[Number]:
     """The numbers of a text, in order; `1,024` and `1e6` are one, `4096x4096` and `8-way` none."""
-    found: list[Number] = []
+    numbers: list[Number] = []
     for match in _NUMBER.finditer(text):
-        if found and match.start() < found[-1].end:
+        if numbers and match.start() < numbers[-1].end:
             continue  # the end of a range
         value, end = float(match.group().replace(",", "")), match.end()
         if (upper := _RANGE_END.match(text, end)) is not None:
             value, end = (value + float(upper[1])) / 2, upper.end()
         if (number := _with_unit(text, match.start(), end, value)) is not None:
-            found.append(number)
-    return found
+            numbers.append(number)
+    return numbers
 
 
 def _with_unit(text: str, start: int, end: int, value: float) -> Number | None:

@@ -43,8 +43,8 @@ class KernelResources:
 
 def is_ptxas(text: str) -> bool:
     """Whether a text is a log of ptxas, alone or within a compiler's output."""
-    found = _MARK in text or _SPILLS.search(text) is not None
-    return found and not text.lstrip().startswith("{")
+    has_mark = _MARK in text or _SPILLS.search(text) is not None
+    return has_mark and not text.lstrip().startswith("{")
 
 
 def parse_ptxas(text: str) -> list[KernelResources]:

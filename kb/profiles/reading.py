@@ -14,15 +14,15 @@ from typing import Any
 from kb.errors import InvalidInputError
 from kb.profiles.device import Device
 from kb.profiles.keys import is_read, with_derived
-from kb.profiles.launches import DURATION, Launch, by_kernel, means
+from kb.profiles.launches import DURATION, Launch, by_kernel, mean_metrics
 from kb.profiles.ncu_tables import parse_number, parse_table
 
 # Names of further kernels in a note.
-_LISTED = 3
+_MAX_LISTED = 3
 # As many as `kb profile` takes; a larger count is no count of launches.
-_MOST_LAUNCHES = 1000
+_MAX_LAUNCHES = 1000
 # A raw page has hundreds of columns; a file that was written by hand, a few.
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 _NAMES = ("Kernel Name", "kernel_name", "kernel", "name")
 _ROW_KEYS = frozenset({"ID", "id", "Device", "Stream", "Context", *_NAMES})
 
@@ -77,8 +77,8 @@ def ignored_words(keys: Sequence[str]) -> list[str]:
     """What to say of keys that name no known metric: their names, or a few of very many."""
     if not keys:
         return []
-    some = ", ".join(f"'{key}'" for key in keys[:_MOST_NAMED])
-    if len(keys) > _MOST_NAMED:
+    some = ", ".join(f"'{key}'" for key in keys[:_MAX_NAMED])
+    if len(keys) > _MAX_NAMED:
         return [f"{len(keys)} names are not metrics used here and were ignored: {some}, …"]
     what = "is not a known metric and was" if len(keys) == 1 else "are not known metrics and were"
     return [f"{some} {what} ignored"]
@@ -95,21 +95,21 @@ def choose(launches: Sequence[Launch], where: str, kernel_name: str | None = Non
     groups = by_kernel(launches)
     times = {name: _time(group) for name, group in groups.items()}
     complete = all(time is not None for time in times.values())
-    wanted = list(groups)
+    candidates = list(groups)
     if kernel_name is not None:
-        wanted = kernels_called(kernel_name, wanted, where)
-    name = max(wanted, key=lambda each: times[each] or 0.0) if complete else wanted[0]
+        candidates = kernels_called(kernel_name, candidates, where)
+    name = max(candidates, key=lambda kernel: times[kernel] or 0.0) if complete else candidates[0]
     total = sum(time or 0.0 for time in times.values())
     share = (times[name] or 0.0) / total if complete and total else 1.0
     group = groups[name]
     unknown = dict.fromkeys(key for launch in group for key in launch.unknown)
     return ProfileRead(
-        metrics=with_derived(means(group), group[0].device.warps_per_scheduler),
+        metrics=with_derived(mean_metrics(group), group[0].device.warps_per_scheduler),
         kernel=name or None,
         share=share,
         notes=(
-            *_notes(name, wanted, groups, share if complete else None, chosen=kernel_name),
-            *group[0].remarks[:_LISTED],
+            *_notes(name, candidates, groups, share if complete else None, chosen=kernel_name),
+            *group[0].remarks[:_MAX_LISTED],
         ),
         ignored=tuple(unknown),
         device=group[0].device,
@@ -118,12 +118,12 @@ def choose(launches: Sequence[Launch], where: str, kernel_name: str | None = Non
 
 def _time(group: Sequence[Launch]) -> float | None:
     """Time of all launches of a kernel, in ns; None where one has none."""
-    known = [launch.values.get(DURATION) for launch in group]
-    times = [time for time in known if time is not None]
-    return sum(times) if len(times) == len(known) else None
+    durations = [launch.values.get(DURATION) for launch in group]
+    times = [time for time in durations if time is not None]
+    return sum(times) if len(times) == len(durations) else None
 
 
-def kernels_called(wanted: str, names: list[str], where: str) -> list[str]:
+def kernels_called(pattern: str, names: list[str], where: str) -> list[str]:
     """The kernels that go by a name, or whose names hold it.
 
     Raises
@@ -131,17 +131,17 @@ def kernels_called(wanted: str, names: list[str], where: str) -> list[str]:
     InvalidInputError
         There is none; lists those that there are.
     """
-    exact = [name for name in names if name == wanted]
-    found = exact or [name for name in names if wanted.lower() in name.lower()]
-    if not found:
-        listed = ", ".join(name or "(no name)" for name in names[: 2 * _LISTED])
-        raise InvalidInputError(f"{where} has no kernel called '{wanted}': it has {listed}")
-    return found
+    exact = [name for name in names if name == pattern]
+    matches = exact or [name for name in names if pattern.lower() in name.lower()]
+    if not matches:
+        listed = ", ".join(name or "(no name)" for name in names[: 2 * _MAX_LISTED])
+        raise InvalidInputError(f"{where} has no kernel called '{pattern}': it has {listed}")
+    return matches
 
 
 def _notes(
     name: str,
-    wanted: Sequence[str],
+    candidates: Sequence[str],
     groups: Mapping[str, Sequence[Launch]],
     share: float | None,
     *,
@@ -149,8 +149,8 @@ def _notes(
 ) -> tuple[str, ...]:
     others = [group for group in groups if group != name]
     notes = []
-    if others and (chosen is None or len(wanted) > 1):
-        listed = ", ".join(others[:_LISTED]) + (", ..." if len(others) > _LISTED else "")
+    if others and (chosen is None or len(candidates) > 1):
+        listed = ", ".join(others[:_MAX_LISTED]) + (", ..." if len(others) > _MAX_LISTED else "")
         why = (
             f"takes {share:.0%} of the time"
             if share is not None
@@ -165,7 +165,7 @@ def _notes(
 
 
 def _launches(data: Any, where: str) -> list[Launch]:
-    if isinstance(data, list) and data and all(isinstance(each, dict) for each in data):
+    if isinstance(data, list) and data and all(isinstance(item, dict) for item in data):
         return [_row(row, f"{where}: row {at}", at) for at, row in enumerate(data)]
     if not isinstance(data, dict):
         raise InvalidInputError(f"{where} must hold one JSON object")
@@ -177,13 +177,15 @@ def _launches(data: Any, where: str) -> list[Launch]:
         return [
             row
             for row, count in zip(rows, counts, strict=True)
-            for _ in range(count if isinstance(count, int) and 0 < count <= _MOST_LAUNCHES else 1)
+            for _ in range(count if isinstance(count, int) and 0 < count <= _MAX_LAUNCHES else 1)
         ]
-    named = kernels if isinstance(kernels, dict) else data
-    if named and all(isinstance(value, dict) and not _is_value(value) for value in named.values()):
+    groups = kernels if isinstance(kernels, dict) else data
+    if groups and all(
+        isinstance(value, dict) and not _is_value(value) for value in groups.values()
+    ):
         return [
             launch_of(metrics, f"{where}: '{name}'", at, str(name))
-            for at, (name, metrics) in enumerate(named.items())
+            for at, (name, metrics) in enumerate(groups.items())
         ]
     return [launch_of(data, where, 0, "")]
 
@@ -206,29 +208,29 @@ def launch_of(metrics: Mapping[str, Any], where: str, index: int, kernel: str) -
         A value is below zero.
     """
     launch = Launch(index, kernel)
-    for key, given in metrics.items():
-        if launch.device.add(str(key), given):
+    for key, raw in metrics.items():
+        if launch.device.add(str(key), raw):
             continue
-        value, unit = _value(given)  # none of null, "n/a", "N/A (no such counter)"
+        value, unit = _value(raw)  # none of null, "n/a", "N/A (no such counter)"
         if value is not None and value < 0 and is_read(str(key)):
-            raise InvalidInputError(f"{where}: {key} is {given}: a metric cannot be negative")
+            raise InvalidInputError(f"{where}: {key} is {raw}: a metric cannot be negative")
         launch.add(str(key), value, unit)
     return launch
 
 
-def _is_value(given: Mapping[str, Any]) -> bool:
+def _is_value(raw: Mapping[str, Any]) -> bool:
     """Whether an object is one value with its unit, and no kernel's metrics."""
-    return bool(given) and set(given) <= {"value", "unit"}
+    return bool(raw) and set(raw) <= {"value", "unit"}
 
 
-def _value(given: Any) -> tuple[float | None, str]:
+def _value(raw: Any) -> tuple[float | None, str]:
     """A value and its unit: 30, "30.1", "1,024", "30 %" or {"value": 30, "unit": "%"}."""
-    if isinstance(given, dict) and _is_value(given):
-        return _value(given.get("value"))[0], str(given.get("unit") or "")
-    if isinstance(given, str):
-        number, _, unit = given.strip().partition(" ")
+    if isinstance(raw, dict) and _is_value(raw):
+        return _value(raw.get("value"))[0], str(raw.get("unit") or "")
+    if isinstance(raw, str):
+        number, _, unit = raw.strip().partition(" ")
         number, unit = (number[:-1], "%") if number.endswith("%") else (number, unit)
         return parse_number(number), unit
-    if isinstance(given, bool) or not isinstance(given, int | float):
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
         return None, ""
-    return (float(given) if math.isfinite(given) else None), ""
+    return (float(raw) if math.isfinite(raw) else None), ""

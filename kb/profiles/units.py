@@ -14,8 +14,8 @@ _PREFIXES = {
 _PREFIXED = re.compile(r"(ki|mi|gi|ti|[kmgtp])?(bytes|byte|b|hz|inst|cycle)")
 _SECONDS = {"s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ns": 1e-9, "nsecond": 1e-9}
 # Nsight Compute's divisors that do not change what a metric of one launch means.
-_OF_EACH = frozenset({"block", "thread", "request", "warp", "inst"})
-_LONGEST = 32
+_NEUTRAL_DIVISORS = frozenset({"block", "thread", "request", "warp", "inst"})
+_MAX_CHARS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Unit:
 
 
 @cache
-def _named() -> dict[str, Unit]:
+def _units_by_spelling() -> dict[str, Unit]:
     return {
         str(spelling): Unit(str(dimension), float(factor))
         for dimension, spellings in read_data("units.yaml").items()
@@ -41,17 +41,17 @@ def _named() -> dict[str, Unit]:
 def find_unit(spelling: str) -> Unit | None:
     """The unit that is written so, such as `TB/s`, `Kbyte/block` or `register/thread`; or None."""
     text = spelling.strip().lower()
-    if not text or len(text) > _LONGEST:
+    if not text or len(text) > _MAX_CHARS:
         return None
-    return _named().get(text) or _composed(text)
+    return _units_by_spelling().get(text) or _compose(text)
 
 
-def _composed(text: str) -> Unit | None:
+def _compose(text: str) -> Unit | None:
     above, _, below = text.partition("/")
     prefixed = _PREFIXED.fullmatch(above)
     if prefixed is None:
         # Such as sector/request, in whichever it counts.
-        return _named().get(above) if below in _OF_EACH else None
+        return _units_by_spelling().get(above) if below in _NEUTRAL_DIVISORS else None
     factor = _PREFIXES[prefixed[1] or ""]
     if prefixed[2] in {"inst", "cycle"}:
         counted = {"inst": "inst", "cycle": "cycles"}[prefixed[2]]
@@ -60,4 +60,4 @@ def _composed(text: str) -> Unit | None:
         return None if below else Unit("Hz", factor)
     if (seconds := _SECONDS.get(below)) is not None:
         return Unit("byte/s", factor / seconds)
-    return Unit("byte", factor) if not below or below in _OF_EACH else None
+    return Unit("byte", factor) if not below or below in _NEUTRAL_DIVISORS else None

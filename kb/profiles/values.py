@@ -29,15 +29,15 @@ class MetricValue(BaseModel):
         return f"{self.label} {quantity(self.value, self.unit)} ({self.name})"
 
 
-def understood(metrics: Mapping[str, float]) -> list[MetricValue]:
+def metric_values(metrics: Mapping[str, float]) -> list[MetricValue]:
     """Metrics under their full names, each with its label and unit."""
-    found = []
+    values = []
     for name, value in metrics.items():
         metric = find_metric(name) or Metric(name, "", name, "")
-        found.append(
+        values.append(
             MetricValue(name=metric.name, label=metric.label, value=value, unit=metric.unit)
         )
-    return found
+    return values
 
 
 def metrics_line(metrics: Sequence[MetricValue]) -> str:

@@ -25,8 +25,8 @@ def value_of(metrics: Mapping[str, float], alias: str) -> float | None:
 
 def dram_bytes(metrics: Mapping[str, float]) -> float | None:
     """Bytes that DRAM read and wrote in one launch; None unless both are known."""
-    read, written = value_of(metrics, "dram_bytes_read"), value_of(metrics, "dram_bytes_write")
-    return None if read is None or written is None else read + written
+    reads, writes = (value_of(metrics, "dram_bytes_read"), value_of(metrics, "dram_bytes_write"))
+    return None if reads is None or writes is None else reads + writes
 
 
 def counted_flops(metrics: Mapping[str, float]) -> float | None:

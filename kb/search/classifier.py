@@ -57,7 +57,7 @@ class Network:
         return log_softmax(logits.astype(np.float64))
 
 
-class Learned(NamedTuple):
+class TrainedModels(NamedTuple):
     """Both models, trained together, with their outputs in the same order."""
 
     network: Network
@@ -65,7 +65,7 @@ class Learned(NamedTuple):
 
 
 @cache
-def shipped() -> Learned:
+def shipped() -> TrainedModels:
     """The models in `kb/data`."""
     data = BytesIO((files("kb") / "data" / FILE).read_bytes())
     with PARSING, np.load(data) as stored:  # NumPy parses the headers of arrays
@@ -80,28 +80,28 @@ def shipped() -> Learned:
         wording = Wording(
             stored["rarity"].astype(np.float32), stored["weights"], stored["scale"], stored["bias"]
         )
-        return Learned(network, wording)
+        return TrainedModels(network, wording)
 
 
 class Classifier:
     """The output of both models, in the order of one generation's entries."""
 
     def __init__(
-        self, embedder: str, places: Mapping[str, int], learned: Learned | None = None
+        self, embedder: str, places: Mapping[str, int], models: TrainedModels | None = None
     ) -> None:
-        """`places` maps each entry to its position; `learned` defaults to the shipped models."""
-        self._network, self._wording = learned or shipped()
+        """`places` maps each entry to its position; `models` defaults to the shipped models."""
+        self._network, self._wording = models or shipped()
         self.applies: bool = self._network.embedder == embedder
         """Whether the index was made with the embedder that the network was trained with."""
-        known = {f"technique:{slug}": at for at, slug in enumerate(self._network.techniques)}
+        index = {f"technique:{slug}": at for at, slug in enumerate(self._network.techniques)}
         self._entries = np.array(
-            [place for name, place in places.items() if name in known], dtype=np.intp
+            [place for name, place in places.items() if name in index], dtype=np.intp
         )
-        self._outputs = np.array([known[name] for name in places if name in known], dtype=np.intp)
-        self._plain = np.zeros(len(places))
+        self._outputs = np.array([index[name] for name in places if name in index], dtype=np.intp)
+        self._defaults = np.zeros(len(places))
         for name, place in places.items():
             if name.startswith("technique:"):
-                self._plain[place] = UNKNOWN
+                self._defaults[place] = UNKNOWN
 
     def likelihoods(self, vector: NDArray[np.float32], text: str) -> Floats:
         """How likely each entry answers a query.
@@ -118,16 +118,16 @@ class Classifier:
         Floats
             In [0, 1]: 1 for a technique that certainly does, 0 for kernels, (m,).
         """
-        found = self._plain.copy()
+        likelihoods = self._defaults.copy()
         if self.applies:
-            logs = together(
+            logs = combine(
                 self._network.log_probabilities(vector), self._wording.log_probabilities(text)
             )
-            found[self._entries] = 1.0 - np.maximum(logs, FLOOR)[self._outputs] / FLOOR
-        return found
+            likelihoods[self._entries] = 1.0 - np.maximum(logs, FLOOR)[self._outputs] / FLOOR
+        return likelihoods
 
 
-def together(first: Floats, second: Floats) -> Floats:
+def combine(first: Floats, second: Floats) -> Floats:
     """Log-probabilities of both models combined, (..., outputs), from those of each.
 
     For 0.428 of the held-out training questions the first technique is right; with the mean of the

@@ -16,9 +16,8 @@ from kb.index.nearest import Nearest
 from kb.index.reader import Generation
 from kb.index.tokens import terms
 from kb.index.vectors import top
-from kb.profiles.values import understood
+from kb.profiles.values import metric_values
 from kb.search.abstention import Evidence, calibration, relevance
-from kb.search.asked import asked_terms
 from kb.search.classifier import Classifier
 from kb.search.entries import Entries, EntryScores
 from kb.search.filtering import check_filters, filter_mask
@@ -27,10 +26,11 @@ from kb.search.functions import Candidates, FunctionWeighing
 from kb.search.models import Filters, IndexInfo, Result, SearchResponse, to_result
 from kb.search.names import NamedRows
 from kb.search.query import QueryReader, Understanding
+from kb.search.query_terms import query_terms
 from kb.search.ranking import HIGHEST, Ranker
 from kb.search.replacements import replacements_in
 from kb.search.weighing import Weighing
-from kb.search.weights import ordering
+from kb.search.weights import shift_to_best
 
 # Depth of each order that is fused. Deeper changed no result on the development queries.
 CANDIDATES = 100
@@ -49,14 +49,14 @@ EXACT_LIMIT = 100_000
 
 
 # Chunks that are looked into for the words of the query: the best by words.
-_COVERING = 5
+_COVERAGE_CHUNKS = 5
 # Of the nearest chunks, as many tell whether the index knows the topic.
-_NEAREST = 10
+_SUPPORT_CHUNKS = 10
 
 # So many words or fewer are covered by chance alike; who asks with one means its field.
 _FEW_WORDS = 5
 # How far a kernel comes after the technique that is asked for.
-_AFTER = 1e-3
+_MARGIN = 1e-3
 # Code in these is a kernel.
 _KERNEL_LANGUAGES = frozenset({"triton", "cuda"})
 
@@ -86,7 +86,7 @@ class Ranking:
     """All results of a query, best first, and whether to show them."""
 
     hits: list[Hit]
-    said: Understanding
+    intent: Understanding
     relevance: float
     evidence: Evidence
     abstained: bool
@@ -109,8 +109,8 @@ class Searcher:
         self._weighing = Weighing(generation, self._entries)
         self._classifier = Classifier(generation.manifest.embedder, self._entries.places)
         self._functions = FunctionWeighing(generation)
-        self._pieces = np.ones(generation.columns.count, dtype=np.bool_)
-        self._pieces[self._entries.rows] = False
+        self._chunk_mask = np.ones(generation.columns.count, dtype=np.bool_)
+        self._chunk_mask[self._entries.rows] = False
         self.nearest = Nearest(generation, exact_limit)
 
     def techniques_in(self, code: str, language: str) -> tuple[str, ...]:
@@ -140,14 +140,14 @@ class Searcher:
             query=query,
             results=results,
             abstained=ranking.abstained,
-            metrics=understood(ranking.said.metrics),
+            metrics=metric_values(ranking.intent.metrics),
             notes=_notes(query, ranking),
             took_ms=round((time.perf_counter() - started) * 1e3, 3),
             index=IndexInfo.model_validate(self.generation.manifest, from_attributes=True),
         )
 
     def rank(
-        self, query: str, k: int, filters: Filters, kept: NDArray[np.bool_] | None = None
+        self, query: str, k: int, filters: Filters, subset: NDArray[np.bool_] | None = None
     ) -> Ranking:
         """Rank chunks for a query without reading their texts."""
         if not query.strip():
@@ -156,50 +156,52 @@ class Searcher:
             raise InvalidInputError(f"k must be at least 1, not {k}")
         check_filters(filters, self.generation)
         mask = filter_mask(filters, self.generation.columns)
-        if kept is not None:
-            mask = kept if mask is None else mask & kept
-        said = self._reader.read(query)
+        if subset is not None:
+            mask = subset if mask is None else mask & subset
+        intent = self._reader.read(query)
         lexical = self.generation.lexical
-        tokens = asked_terms(said, lexical)
-        text = said.text if said.pasted is None else said.pasted.embedding_text()
+        tokens = query_terms(intent, lexical)
+        text = intent.text if intent.pasted is None else intent.pasted.embedding_text()
         words = lexical.scores(tokens)
         vector = self._embedder.embed_query(text)
         dense = self.nearest.similarities(vector)
-        ranker = Ranker(said, self.generation, self._names)
+        ranker = Ranker(intent, self.generation, self._names)
         near = self.nearest.of(self._entries.rows, vector, dense)
         learned = self._classifier.likelihoods(vector, text)
         entries = self._entries.score(tokens, lexical, near, mask)
-        pieces = self._pieces if mask is None else self._pieces & mask
+        pieces = self._chunk_mask if mask is None else self._chunk_mask & mask
         lexical_rows = top(words, CANDIDATES, pieces & (words > 0))
         dense_rows = self.nearest.rows(vector, dense, CANDIDATES, pieces)
-        defined = self._names.definitions(said.symbols)
+        defined = self._names.definitions(intent.symbols)
         rows = np.unique(np.concatenate((lexical_rows, dense_rows, defined[pieces[defined]])))
         cosines = self.nearest.of(rows, vector, dense)
         highest = float((words if mask is None else words[mask]).max(initial=0.0)) or 1.0
-        share = WORDS if said.pasted is None else WORDS_OF_PASTED
-        found_words, found_near = words[rows] / highest, np.maximum(cosines, 0.0)
-        fused = share * found_words + (1 - share) * found_near
-        candidates = Candidates(rows, found_words, found_near, fused)
-        kept_near = near if mask is None else near[mask[self._entries.rows]]
-        ours = self._entries.rows if mask is None else self._entries.rows[mask[self._entries.rows]]
-        near_best = np.union1d(lexical_rows[:_COVERING], ours[words[ours] > 0])
-        coverage = self._coverage(tokens, near_best[top(words[near_best], _COVERING)])
+        share = WORDS if intent.pasted is None else WORDS_OF_PASTED
+        word_scores, near_scores = words[rows] / highest, np.maximum(cosines, 0.0)
+        fused = share * word_scores + (1 - share) * near_scores
+        candidates = Candidates(rows, word_scores, near_scores, fused)
+        near_entries = near if mask is None else near[mask[self._entries.rows]]
+        entry_rows = (
+            self._entries.rows if mask is None else self._entries.rows[mask[self._entries.rows]]
+        )
+        best_rows = np.union1d(lexical_rows[:_COVERAGE_CHUNKS], entry_rows[words[entry_rows] > 0])
+        coverage = self._coverage(tokens, best_rows[top(words[best_rows], _COVERAGE_CHUNKS)])
         evidence = Evidence(
-            *_nearness(np.append(cosines, kept_near)),
+            *_nearness(np.append(cosines, near_entries)),
             coverage=coverage,
-            named=max(said.shares.values(), default=0.0),
-            identified=float(self._identified(said)),
+            named=max(intent.shares.values(), default=0.0),
+            identified=float(self._identified(intent)),
             covered=coverage if entries.covered is None else entries.covered,
-            operator=float(bool(said.ops)),
+            operator=float(bool(intent.ops)),
             length=math.log1p(max(len(tokens), _FEW_WORDS)),
             known=len(lexical.known(tokens)) / max(len(tokens), 1),
         )
         probability = relevance(evidence, self._calibration)
         scored = self._scored(candidates, entries, learned, ranker)
-        hits = self._kept(scored, (lexical_rows, dense_rows), k)
-        outside = said.of_field.outside and not self._names.codes(said.symbols)
+        hits = self._top_hits(scored, (lexical_rows, dense_rows), k)
+        outside = intent.domain.outside and not self._names.codes(intent.symbols)
         abstained = probability < self._calibration.threshold or not hits or outside
-        return Ranking(hits, said, probability, evidence, abstained, ranker)
+        return Ranking(hits, intent, probability, evidence, abstained, ranker)
 
     def _coverage(self, tokens: list[str], best: NDArray[np.intp]) -> float:
         """Share of the tokens' information that stands in any of the best chunks."""
@@ -208,67 +210,67 @@ class Searcher:
         total = sum(information.values())
         if not total or not len(best):
             return 0.0
-        held = (idf for token, idf in information.items() if lexical.holding(token, best).any())
-        return sum(held) / total
+        covered = (idf for token, idf in information.items() if lexical.holding(token, best).any())
+        return sum(covered) / total
 
-    def _identified(self, said: Understanding) -> bool:
+    def _identified(self, intent: Understanding) -> bool:
         """Whether something in the query is of the field whatever its words are."""
-        if said.metrics or (said.pasted and said.pasted.language in _KERNEL_LANGUAGES):
+        if intent.metrics or (intent.pasted and intent.pasted.language in _KERNEL_LANGUAGES):
             return True
-        known = self.generation.lexical.known
-        if said.plain_word:
-            return bool(known(terms(said.text)))
-        return any(slug not in said.shares for slug in said.techniques) or any(
-            known([symbol.lower()]) for symbol in said.symbols
+        in_index = self.generation.lexical.known
+        if intent.plain_word:
+            return bool(in_index(terms(intent.text)))
+        return any(slug not in intent.shares for slug in intent.techniques) or any(
+            in_index([symbol.lower()]) for symbol in intent.symbols
         )
 
     def _scored(
         self, pieces: Candidates, entries: EntryScores, learned: NDArray[np.float64], ranker: Ranker
     ) -> Scored:
         """Every candidate, and every entry that the filters keep, best first."""
-        places = np.flatnonzero(entries.found)
+        places = np.flatnonzero(entries.eligible)
         first = len(pieces.rows)
-        found = np.concatenate((pieces.rows, entries.shown[places]))
+        rows = np.concatenate((pieces.rows, entries.best_rows[places]))
         texts = np.concatenate((pieces.fused, entries.fused[places]))
-        passed, weighed, meant, behind = np.zeros((4, len(found)))
-        totals = ranker.totals(found)
-        asked = ranker.understood
-        weighed[:first] = self._functions.added(asked, entries.tokens, pieces, totals[:first])
+        related, deltas, implied, penalties = np.zeros((4, len(rows)))
+        totals = ranker.totals(rows)
+        intent = ranker.intent
+        deltas[:first] = self._functions.corrections(intent, entries.tokens, pieces, totals[:first])
         if len(places):
-            said = ranker.said(self._entries.places)
-            speaking = entries.fused + said.named + said.gates
-            passed_on = self._entries.passed_on(speaking)
-            passed[first:] = passed_on[places]
-            plain = entries.fused + passed_on
+            signals = ranker.signals(self._entries.places)
+            speaking = entries.fused + signals.named + signals.gates
+            neighbour_gains = self._entries.neighbour_gains(speaking)
+            related[first:] = neighbour_gains[places]
+            plain = entries.fused + neighbour_gains
             plain[places] += totals[first:]
-            added = self._weighing.added(entries, asked, said, plain, learned)
-            added = ordering(added[places], plain[places])
-            if not (asked.ops_apart or asked.wants_kernel):
+            entry_deltas = self._weighing.corrections(entries, intent, signals, plain, learned)
+            entry_deltas = shift_to_best(entry_deltas[places], plain[places])
+            if not (intent.ops_apart or intent.wants_kernel):
                 # Who names a technique and no operator gets it before its examples.
                 values = np.full(len(plain), -np.inf)
-                values[places] = plain[places] + added
-                ahead = self._entries.ahead_of_named(values, said.named > 0)[places]
-                added -= np.where(ahead > 0, ahead + _AFTER, 0.0)
-            weighed[first:] = added
-            meant[first:] = ranker.meant(self._entries.places)[places]
-            behind[first:] = ranker.contradicted(self._entries.places)[places]
-        scores = texts + passed + weighed + totals + meant + behind
-        order = np.lexsort((found, -scores))
-        technique, piece = np.zeros((2, len(found)), dtype=np.bool_)
-        technique[first:], piece[:first] = self._entries.techniques[places], True
+                values[places] = plain[places] + entry_deltas
+                ahead = self._entries.ahead_of_named(values, signals.named > 0)[places]
+                entry_deltas -= np.where(ahead > 0, ahead + _MARGIN, 0.0)
+            deltas[first:] = entry_deltas
+            implied[first:] = ranker.implied_scores(self._entries.places)[places]
+            penalties[first:] = ranker.contradiction_penalties(self._entries.places)[places]
+        scores = texts + related + deltas + totals + implied + penalties
+        order = np.lexsort((rows, -scores))
+        is_technique, is_chunk = np.zeros((2, len(rows)), dtype=np.bool_)
+        is_technique[first:], is_chunk[:first] = self._entries.techniques[places], True
         parts = {
             "fused": texts,
-            "technique matches": np.where(technique, 0.0, passed),
-            "example matches": np.where(technique, passed, 0.0),
-            "sections and neighbours": np.where(piece, 0.0, weighed),
-            "name and coverage": np.where(piece, weighed, 0.0),
-            "meaning": meant,
-            "contradicted": behind,
+            "technique matches": np.where(is_technique, 0.0, related),
+            "example matches": np.where(is_technique, related, 0.0),
+            "sections and neighbours": np.where(is_chunk, 0.0, deltas),
+            "name and coverage": np.where(is_chunk, deltas, 0.0),
+            "meaning": implied,
+            "contradicted": penalties,
         }
         ordered = {name: column[order] for name, column in parts.items()}
-        return Scored(found[order], scores[order], ordered)
+        return Scored(rows[order], scores[order], ordered)
 
-    def _kept(self, scored: Scored, orders: Sequence[NDArray[np.intp]], k: int) -> list[Hit]:
+    def _top_hits(self, scored: Scored, orders: Sequence[NDArray[np.intp]], k: int) -> list[Hit]:
         """The k best distinct answers; `orders` are the rows by words and by meaning."""
         ranks = [{row: rank for rank, row in enumerate(o.tolist(), 1)} for o in orders]
         hits = [self._hit(scored, at, ranks) for at in fold(scored.rows, self.generation, k)]
@@ -302,10 +304,10 @@ class Searcher:
 
     @staticmethod
     def _explain(hit: Hit, ranking: Ranking) -> dict[str, Any]:
-        told: dict[str, Any] = {"relevance": round(ranking.relevance, 4)}
-        if ranking.said.spelled:
-            told["read as"] = ranking.said.text
-        return {**hit.parts, **ranking.ranker.parts(hit.row), **told}
+        details: dict[str, Any] = {"relevance": round(ranking.relevance, 4)}
+        if ranking.intent.spelled:
+            details["read as"] = ranking.intent.text
+        return {**hit.parts, **ranking.ranker.parts(hit.row), **details}
 
     def close(self) -> None:
         """Release Chroma's view, if one was made. The generation stays open."""
@@ -314,14 +316,12 @@ class Searcher:
 
 def _notes(query: str, ranking: Ranking) -> list[str]:
     """What is to be said before the results: replaced interfaces, and what counters mean."""
-    replaced = (
-        [] if ranking.said.pasted else [replacement.words for replacement in replacements_in(query)]
-    )
-    return replaced + ([] if ranking.abstained else list(ranking.said.meant.notes))
+    replaced = [] if ranking.intent.pasted else [r.words for r in replacements_in(query)]
+    return replaced + ([] if ranking.abstained else list(ranking.intent.meaning.notes))
 
 
 def _nearness(cosines: NDArray[np.float32]) -> tuple[float, float]:
     """The highest cosine, and the mean of the highest ones."""
-    count = min(_NEAREST, len(cosines))
+    count = min(_SUPPORT_CHUNKS, len(cosines))
     near = np.partition(cosines, -count)[-count:] if count else cosines
     return (float(near.max()), float(near.mean())) if len(near) else (0.0, 0.0)

@@ -31,14 +31,14 @@ _NEAREST_COUNT = 3
 FROM_KERNEL = 0.3
 FROM_TECHNIQUE = 0.15
 # Fewer entries are no knowledge of a field: what they do not hold may well be of it.
-_FEWEST_KNOWING = 50
+_MIN_ENTRIES = 50
 
 
 class EntryScores(NamedTuple):
     """Scores of a query's words and meaning for every entry, (m,), and their rows, (n,)."""
 
     tokens: list[str]
-    information: NDArray[np.float64]
+    idf: NDArray[np.float64]
     """How rare each token is among entries, (tokens,)."""
     best: NDArray[np.floating]
     """Frequency of each token where it stands best in each entry, (tokens, m)."""
@@ -57,9 +57,9 @@ class EntryScores(NamedTuple):
     fused: NDArray[np.float64]
     """All of it in [0, 1], 1 for an entry that has the query's words as no other has and its very
     meaning, (m,)."""
-    found: NDArray[np.bool_]
+    eligible: NDArray[np.bool_]
     """Whether any of its chunks is kept by the filters, (m,)."""
-    shown: NDArray[np.intp]
+    best_rows: NDArray[np.intp]
     """The row of its chunk that answers best, questions left out, (m,)."""
     covered: float | None = None
     """The share of the query's information that the entry with most of it holds, filters aside;
@@ -94,20 +94,20 @@ class Entries:
         # Entry → places of its rows, (m, longest), filled up with one past the end.
         self._padded = np.full((len(counts), int(counts.max(initial=0))), len(self.rows))
         self._padded[np.arange(self._padded.shape[1]) < counts[:, None]] = self._order
-        self._shown = ~columns["roles"].mask(lambda values: values == (QUESTION,))[self.rows]
+        self._answers_mask = ~columns["roles"].mask(lambda values: values == (QUESTION,))[self.rows]
         self.techniques: NDArray[np.bool_] = np.array(
             [name.startswith("technique:") for name in self.names], dtype=np.bool_
         )
-        self.pairs: NDArray[np.intp] = self._belonging(columns, places)
+        self.pairs: NDArray[np.intp] = self._example_pairs(columns, places)
         """(kernel, technique) for each technique that a kernel shows, (pairs, 2)."""
         self._counts = np.minimum(counts, _NEAREST_COUNT).astype(np.float64)
         self._place = np.full(columns.count, -1, dtype=np.int32)
         self._place[self.rows] = np.arange(len(self.rows))
         # Token → what `LexicalIndex.frequencies` says of it: a stretch of the index, a few of whose
         # rows are of entries. No more than all of the entries' words.
-        self._held: dict[str, tuple[NDArray[np.integer], NDArray[np.float32]]] = {}
+        self._frequencies: dict[str, tuple[NDArray[np.integer], NDArray[np.float32]]] = {}
 
-    def _belonging(self, columns: Columns, places: dict[str, int]) -> NDArray[np.intp]:
+    def _example_pairs(self, columns: Columns, places: dict[str, int]) -> NDArray[np.intp]:
         firsts = self.rows[self._order[self._starts]] if len(places) else self.rows
         pairs = [
             (place, places[f"technique:{slug}"])
@@ -135,31 +135,31 @@ class Entries:
             Which chunks of the whole index are kept.
         """
         if not len(self.rows):
-            none, found = np.zeros(0), np.zeros(0, np.bool_)
+            none, valid = np.zeros(0), np.zeros(0, np.bool_)
             return EntryScores(
-                tokens, none, none, none, none, none, none, none, none, none, found, self.rows
+                tokens, none, none, none, none, none, none, none, none, none, valid, self.rows
             )
-        kept = np.ones(len(self.rows), bool) if mask is None else mask[self.rows]
+        row_mask = np.ones(len(self.rows), bool) if mask is None else mask[self.rows]
         words = self._words(tokens, lexical)
-        best = self._most(words)
+        best = self._entry_max(words)
         idf = self._idf(best)
-        covered = self._covered(best, idf)
+        covered = self._best_coverage(best, idf)
         if mask is not None:
-            words = words * kept
-            best = self._most(words)
+            words = words * row_mask
+            best = self._entry_max(words)
             idf = self._idf(best)
-        near = np.where(kept, np.maximum(cosines, 0.0), 0.0).astype(np.float64)
+        near = np.where(row_mask, np.maximum(cosines, 0.0), 0.0).astype(np.float64)
         by_row = idf @ words
-        alone, together = _relative(self._most(by_row)), _relative(idf @ best)
+        alone, together = _relative(self._entry_max(by_row)), _relative(idf @ best)
         nearest, meaning = self._meaning(near)
         fused = WORDS * (ONE_SECTION * alone + (1 - ONE_SECTION) * together) + (1 - WORDS) * meaning
         answers = _relative(by_row) + near
-        shown = np.where(self._shown & kept, answers, -1.0)
-        at = np.append(shown, -2.0)[self._padded].argmax(axis=1)
+        answer_scores = np.where(self._answers_mask & row_mask, answers, -1.0)
+        at = np.append(answer_scores, -2.0)[self._padded].argmax(axis=1)
         rows = self.rows[self._padded[np.arange(len(at)), at]]
-        found = self._most((kept & self._shown).astype(np.float64)) > 0
+        valid = self._entry_max((row_mask & self._answers_mask).astype(np.float64)) > 0
         return EntryScores(
-            tokens, idf, best, by_row, near, alone, together, nearest, meaning, fused, found, rows,
+            tokens, idf, best, by_row, near, alone, together, nearest, meaning, fused, valid, rows,
             covered,
         )  # fmt: skip
 
@@ -167,15 +167,15 @@ class Entries:
         """Frequency of each token in each row, (tokens, n)."""
         words = np.zeros((len(tokens), len(self.rows)), dtype=np.float32)
         for row, token in zip(words, tokens, strict=True):
-            held = self._held.get(token)
-            if held is None:
-                held = lexical.frequencies(token, self._place)
-                if len(held[0]):
-                    self._held[token] = held
-            row[held[0]] = held[1]
+            frequencies = self._frequencies.get(token)
+            if frequencies is None:
+                frequencies = lexical.frequencies(token, self._place)
+                if len(frequencies[0]):
+                    self._frequencies[token] = frequencies
+            row[frequencies[0]] = frequencies[1]
         return words
 
-    def passed_on(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def neighbour_gains(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each entry gains from related entries, (m,), given the scores of all, (m,)."""
         added = np.zeros(len(scores))
         if len(self.pairs):
@@ -186,24 +186,24 @@ class Entries:
         return added
 
     def ahead_of_named(
-        self, scores: NDArray[np.float64], named: NDArray[np.bool_]
+        self, scores: NDArray[np.float64], is_named: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
         """How far each kernel is ahead of the best named technique that it shows, (m,).
 
-        `scores` (m,) has -inf for entries that the filters leave out; `named` (m,) says which
+        `scores` (m,) has -inf for entries that the filters leave out; `is_named` (m,) says which
         techniques the query names.
         """
         best = np.full(len(scores), -np.inf)
         if len(self.pairs):
-            kernel, technique = self.pairs[named[self.pairs[:, 1]]].T
+            kernel, technique = self.pairs[is_named[self.pairs[:, 1]]].T
             np.maximum.at(best, kernel, scores[technique])
         ahead = np.zeros(len(scores))
         behind = np.isfinite(best) & np.isfinite(scores)
         ahead[behind] = np.maximum(scores[behind] - best[behind], 0.0)
         return ahead
 
-    def _covered(self, best: NDArray[np.floating], idf: NDArray[np.float64]) -> float | None:
-        if len(self.names) < _FEWEST_KNOWING:
+    def _best_coverage(self, best: NDArray[np.floating], idf: NDArray[np.float64]) -> float | None:
+        if len(self.names) < _MIN_ENTRIES:
             return None
         total = float(idf.sum())
         return float((idf @ (best > 0)).max(initial=0.0)) / total if total else 0.0
@@ -213,7 +213,7 @@ class Entries:
         idf: NDArray[np.float64] = inverse_frequency((best > 0).sum(axis=1), len(self.names))
         return idf
 
-    def _most(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
+    def _entry_max(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
         """The highest value of each entry's rows, (..., m) for (..., n)."""
         ordered = values if self._in_order else values[..., self._order]
         return np.maximum.reduceat(ordered, self._starts, axis=-1)

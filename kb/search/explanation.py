@@ -31,7 +31,7 @@ class Explanation:
     highest: float = HIGHEST
 
 
-def explained(parts: Mapping[str, Any]) -> Explanation:
+def explain_score(parts: Mapping[str, Any]) -> Explanation:
     """The explanation of a search result, sorted and in words."""
     meanings = _meanings()
     ranks = [
@@ -48,8 +48,8 @@ def explained(parts: Mapping[str, Any]) -> Explanation:
 def legend(names: Iterable[str]) -> list[tuple[str, str]]:
     """What each part means, of those that have a meaning, in the order given."""
     meanings = _meanings()
-    known = {**meanings["ranks"], **meanings["added"]}
-    return [(name, known[name]) for name in names if name in known]
+    meaning_of = {**meanings["ranks"], **meanings["added"]}
+    return [(name, meaning_of[name]) for name in names if name in meaning_of]
 
 
 @cache

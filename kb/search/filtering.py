@@ -15,7 +15,7 @@ from kb.search.models import Filters
 from kb.vocabulary import taxonomy
 
 # Beyond this many, names are counted and not listed.
-_LISTED = 12
+_MAX_LISTED = 12
 # What an index may hold although this one does not: a filter by it is right, and finds nothing yet.
 _LANGUAGES = frozenset({"triton", "cuda", "python", "cpp", "markdown"})
 _EXACT_FIELDS = ("techniques", "bottlenecks", "languages", "sources", "kinds")
@@ -31,13 +31,13 @@ def filter_mask(filters: Filters, columns: Columns) -> NDArray[np.bool_] | None:
     """
     mask: NDArray[np.bool_] | None = None
     for name in _EXACT_FIELDS:
-        wanted = frozenset(getattr(filters, name))
-        if wanted:
-            found = columns[name].mask(lambda values, wanted=wanted: not wanted.isdisjoint(values))  # type: ignore[misc]
-            mask = found if mask is None else mask & found
+        tags = frozenset(getattr(filters, name))
+        if tags:
+            hits = columns[name].mask(lambda values, tags=tags: not tags.isdisjoint(values))  # type: ignore[misc]
+            mask = hits if mask is None else mask & hits
     if filters.architectures:
-        found = running_on(filters.architectures, columns)
-        mask = found if mask is None else mask & found
+        hits = running_on(filters.architectures, columns)
+        mask = hits if mask is None else mask & hits
     if mask is not None and mask.all():
         return None
     return mask
@@ -68,10 +68,10 @@ def check_filters(filters: Filters, generation: Generation) -> None:
     InvalidInputError
         A value is unknown; the message lists the known ones.
     """
-    for name, value, known in _unknown(filters, generation):
+    for name, value, existing in _unknown(filters, generation):
         if value not in _vocabulary(name):
             what = name.removesuffix("s")
-            raise InvalidInputError(f"no {what} is called '{value}': {_known(value, known)}")
+            raise InvalidInputError(f"no {what} is called '{value}': {_hint(value, existing)}")
 
 
 def unknown_filters(filters: Filters, generation: Generation) -> list[str]:
@@ -80,20 +80,20 @@ def unknown_filters(filters: Filters, generation: Generation) -> list[str]:
     It explains an empty answer better than "nothing relevant".
     """
     return [
-        f"nothing in the index has the {name.removesuffix('s')} '{value}': {_known(value, known)}"
-        for name, value, known in _unknown(filters, generation)
+        f"nothing in the index has the {name.removesuffix('s')} '{value}': {_hint(value, existing)}"
+        for name, value, existing in _unknown(filters, generation)
     ]
 
 
 def _unknown(filters: Filters, generation: Generation) -> list[tuple[str, str, set[str]]]:
     """Field, value and the values that the index has, for each value that it has not."""
-    found = []
+    unknown = []
     for name in ("techniques", "bottlenecks", "languages", "sources"):
-        wanted = dict.fromkeys(getattr(filters, name))
-        if wanted:
-            known = {value for values in generation.columns[name].values for value in values}
-            found += [(name, value, known) for value in wanted if value not in known]
-    return found
+        requested = dict.fromkeys(getattr(filters, name))
+        if requested:
+            existing = {value for values in generation.columns[name].values for value in values}
+            unknown += [(name, value, existing) for value in requested if value not in existing]
+    return unknown
 
 
 def _vocabulary(name: str) -> frozenset[str]:
@@ -104,9 +104,9 @@ def _vocabulary(name: str) -> frozenset[str]:
     return _LANGUAGES if name == "languages" else frozenset()
 
 
-def _known(value: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    if len(names) > _LISTED:
+def _hint(value: str, existing: Iterable[str]) -> str:
+    names = sorted(existing)
+    if len(names) > _MAX_LISTED:
         near = difflib.get_close_matches(value, names, n=3)
         return f"did you mean {', '.join(near)}?" if near else f"the index has {len(names)} others"
     return f"the index has {', '.join(names) or 'none'}"

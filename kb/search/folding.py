@@ -25,7 +25,7 @@ def fold(rows: NDArray[np.intp], generation: Generation, k: int) -> list[int]:
     columns = generation.columns
     entries, folds = columns["entries"], columns["folds"]
     seen: set[str] = set()
-    kept: list[int] = []
+    chosen: list[int] = []
     later: list[int] = []
     files: Counter[tuple[str, ...]] = Counter()
     copies: dict[str, list[NDArray[np.float32]]] = {}
@@ -33,7 +33,7 @@ def fold(rows: NDArray[np.intp], generation: Generation, k: int) -> list[int]:
         group = entries.of(row) or folds.of(row)
         if group and group[0] in seen:
             continue
-        if len(kept) >= k:
+        if len(chosen) >= k:
             break
         vector = generation.vectors.rows[row]
         symbol = columns["symbols"].of(row)
@@ -49,5 +49,5 @@ def fold(rows: NDArray[np.intp], generation: Generation, k: int) -> list[int]:
                 continue
         if group:
             seen.add(group[0])
-        kept.append(place)
-    return kept + later[: max(k - len(kept), 0)]
+        chosen.append(place)
+    return chosen + later[: max(k - len(chosen), 0)]

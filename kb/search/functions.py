@@ -17,7 +17,7 @@ from kb.index.lexical import split_symbol
 from kb.index.reader import Generation
 from kb.index.tokens import spaced, terms
 from kb.search.query import Understanding
-from kb.search.weights import ordering, read_weights
+from kb.search.weights import read_weights, shift_to_best
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ FEATURES = (
 """What is weighed, in the order of `FunctionWeighing.features`."""
 
 # Of a longer name these many count; of 4,346 names of packages the longest has 9.
-_MOST_TERMS = 12
+_MAX_TERMS = 12
 
 # A pasted kernel's name is its author's word for what it computes; what has the same name computes
 # the same more often than not. Kernels of the development half: 0.547 without, 0.591 at 0.3, 0.601
@@ -68,10 +68,10 @@ class FunctionWeighing:
         self._idle = np.array(
             [[values == (role,) for values in self._roles.values] for role in _IDLE_ROLES]
         )
-        self._is_code = columns["kinds"].accepted(lambda values: values[0] == "code")
+        self._is_code = columns["kinds"].accepted_codes(lambda values: values[0] == "code")
         # Symbol's code → the numbers of the terms of its last name, filled up with 0, and how rare
         # they are together; all 0 until the symbol is first seen.
-        self._names = np.zeros((len(self._symbols.values), _MOST_TERMS), dtype=np.int32)
+        self._names = np.zeros((len(self._symbols.values), _MAX_TERMS), dtype=np.int32)
         self._own = np.zeros(len(self._names))
         # Term of any of them → its number, and how rare it is.
         self._terms: dict[str, tuple[int, float]] = {}
@@ -81,9 +81,9 @@ class FunctionWeighing:
         self.applies: bool = generation.manifest.embedder == weights.embedder
         """Whether the embedder is the one that was fitted with."""
 
-    def added(
+    def corrections(
         self,
-        understood: Understanding,
+        intent: Understanding,
         tokens: Sequence[str],
         candidates: Candidates,
         totals: Floats,
@@ -93,18 +93,18 @@ class FunctionWeighing:
         Corrections reorder code only: the best chunk of code keeps its position relative to entries
         and documents. `totals`, (n,), is what metadata adds, and `tokens` are the query's.
         """
-        added = np.zeros(len(candidates.rows))
+        adjusted = np.zeros(len(candidates.rows))
         code = self._is_code[self._generation.columns["kinds"].codes[candidates.rows]]
-        if not code.any() or not (self.applies or understood.pasted is not None):
-            return added
+        if not code.any() or not (self.applies or intent.pasted is not None):
+            return adjusted
         rows, words, cosines, fused = candidates
-        mine = Candidates(rows[code], words[code], cosines[code], fused[code])
-        if understood.pasted is not None:
-            found = ALIKE_IN_NAME * self.alike(understood.pasted.names, mine.rows)
+        pool = Candidates(rows[code], words[code], cosines[code], fused[code])
+        if intent.pasted is not None:
+            corrections = ALIKE_IN_NAME * self.alike(intent.pasted.names, pool.rows)
         else:
-            found = self._weights @ self.features(tokens, mine)
-        added[code] = ordering(found, mine.fused + totals[code])
-        return added
+            corrections = self._weights @ self.features(tokens, pool)
+        adjusted[code] = shift_to_best(corrections, pool.fused + totals[code])
+        return adjusted
 
     def features(self, tokens: Sequence[str], candidates: Candidates) -> Floats:
         """`FEATURES` of each candidate, (features, n), for a query of these distinct tokens."""
@@ -149,24 +149,24 @@ class FunctionWeighing:
         """The information of given terms that each candidate's name has, and of all its own."""
         codes = self._symbols.codes[rows]
         for code in set(codes[self._names[codes, 0] == 0].tolist()):
-            self._see(code)
+            self._register_name(code)
         names, shared = self._names[codes], np.zeros(len(rows))
         for term, worth in information.items():
-            if (known := self._terms.get(term)) is not None:
-                shared[(names == known[0]).any(axis=1)] += worth
+            if (numbered := self._terms.get(term)) is not None:
+                shared[(names == numbered[0]).any(axis=1)] += worth
         return shared, self._own[codes]
 
-    def _see(self, code: int) -> None:
+    def _register_name(self, code: int) -> None:
         symbol = self._symbols.values[code]
-        found = sorted(name_terms(symbol[0]))[:_MOST_TERMS] if symbol else []
-        known = [self._terms.get(term) or self._note(term) for term in found]
-        self._own[code] = sum(rarity for _, rarity in known)
-        numbers = [number for number, _ in known] or [-1]
+        names = sorted(name_terms(symbol[0]))[:_MAX_TERMS] if symbol else []
+        numbered = [self._terms.get(term) or self._register_term(term) for term in names]
+        self._own[code] = sum(rarity for _, rarity in numbered)
+        numbers = [number for number, _ in numbered] or [-1]
         self._names[code, : len(numbers)] = numbers
 
-    def _note(self, term: str) -> tuple[int, float]:
-        known = (next(self._next), self._generation.lexical.idf(term))
-        return self._terms.setdefault(term, known)
+    def _register_term(self, term: str) -> tuple[int, float]:
+        numbered = (next(self._next), self._generation.lexical.idf(term))
+        return self._terms.setdefault(term, numbered)
 
     @cached_property
     def _later(self) -> Floats:

@@ -59,7 +59,7 @@ class GateStanding(BaseModel):
     @property
     def reason(self) -> str:
         """`L2 hit rate is 30 % (< 60 %): Tiles are read again`, as it is cited."""
-        value, bound = (quantity(each, self.unit) for each in (self.value, self.bound))
+        value, bound = (quantity(number, self.unit) for number in (self.value, self.bound))
         return f"{self.label} is {value} ({self.op} {bound}): {self.because}"
 
 
@@ -91,7 +91,7 @@ class GateVerdict:
         )
 
     @property
-    def held(self) -> float:
+    def met_share(self) -> float:
         """The share of all `when` gates that hold."""
         return len(self.for_it) / max(self.gates, 1)
 

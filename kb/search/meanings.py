@@ -39,7 +39,7 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class QueryMeaning:
     """The combined meaning of a query's words."""
 
     entries: Mapping[str, float] = field(default_factory=dict)
@@ -47,40 +47,40 @@ class Meant:
     notes: tuple[str, ...] = ()
 
 
-def meant_by(query: str, metrics: Mapping[str, float]) -> Meant:
+def query_meaning(query: str, metrics: Mapping[str, float]) -> QueryMeaning:
     """What a query means beyond its words; `metrics` are those for which it gives values.
 
     Takes time in proportion to the query.
     """
     tokens = terms(query)
-    named = metrics.keys() | {
+    metric_names = metrics.keys() | {
         place.names[0].metric.name
         for place in find_names(query)
         if not place.names[0].loose and is_spelled(place.names[0].metric, query, place)
     }
     alone = len(metrics) <= _FEW_METRICS
-    said = _said().found_in(tokens)
+    phrases = _phrase_index().matches(tokens)
     shares = (
-        (meaning, _share(meaning, query, number in said, named, metrics))
+        (meaning, _share(meaning, query, number in phrases, metric_names, metrics))
         for number, meaning in enumerate(_meanings())
     )
-    return _together(
+    return _strongest(
         (meaning, share * _AMONG_MANY if meaning.metric is not None and not alone else share)
         for meaning, share in shares
         if share
     )
 
 
-def shown_by(code: str) -> Meant:
+def code_meaning(code: str) -> QueryMeaning:
     """What patterns in pasted code are symptoms of; linear in the code's length."""
-    return _together(
+    return _strongest(
         (meaning, 1.0)
         for meaning in _meanings()
         if meaning.code is not None and meaning.code.search(code)
     )
 
 
-def _together(shares: Iterable[tuple[Meaning, float]]) -> Meant:
+def _strongest(shares: Iterable[tuple[Meaning, float]]) -> QueryMeaning:
     """Of all meanings, each with how much it is meant, the strongest for each entry."""
     weights: dict[str, float] = {}
     notes: dict[str, None] = {}
@@ -92,26 +92,26 @@ def _together(shares: Iterable[tuple[Meaning, float]]) -> Meant:
                 entry, value = f"{kind}:{slug}", weight * share
                 if abs(value) > abs(weights.get(entry, 0.0)):
                     weights[entry] = value
-    return Meant(weights, tuple(notes))
+    return QueryMeaning(weights, tuple(notes))
 
 
 def _share(
-    meaning: Meaning, query: str, said: bool, named: Iterable[str], metrics: Mapping[str, float]
+    meaning: Meaning, query: str, is_said: bool, names: Iterable[str], metrics: Mapping[str, float]
 ) -> float:
     """How much a query means it, in [0, 1]."""
     if meaning.bound is not None:
         metric, below, above = meaning.bound
         if metric not in metrics or not above < metrics[metric] < below:
             return 0.0
-    if said:
+    if is_said:
         return 1.0
-    if any(each is not None and each.search(query) for each in (meaning.pattern, meaning.code)):
+    if any(regex is not None and regex.search(query) for regex in (meaning.pattern, meaning.code)):
         return 1.0
-    if meaning.metric is None or meaning.metric not in named:
+    if meaning.metric is None or meaning.metric not in names:
         return 0.0
-    known = find_metric(meaning.metric)
+    spec = find_metric(meaning.metric)
     value = metrics.get(meaning.metric)
-    if meaning.bound is None and value is not None and known is not None and known.unit == "%":
+    if meaning.bound is None and value is not None and spec is not None and spec.unit == "%":
         return min(value / _CLEAR_PERCENT, 1.0)
     return 1.0
 
@@ -122,7 +122,7 @@ def _meanings() -> tuple[Meaning, ...]:
 
 
 @cache
-def _said() -> Phrases[int]:
+def _phrase_index() -> Phrases[int]:
     """Phrase → the number of what it means."""
     return Phrases(
         (name, number) for number, meaning in enumerate(_meanings()) for name in meaning.said
@@ -132,10 +132,10 @@ def _said() -> Phrases[int]:
 def _meaning(fields: dict[str, Any]) -> Meaning:
     metric = find_metric(fields["metric"]) if "metric" in fields else None
     bound = None
-    if (given := fields.get("with")) is not None:
-        of = find_metric(given["metric"])
-        assert of is not None  # a test reads the whole file
-        bound = (of.name, float(given.get("below", "inf")), float(given.get("above", "-inf")))
+    if (limits := fields.get("with")) is not None:
+        other = find_metric(limits["metric"])
+        assert other is not None  # a test reads the whole file
+        bound = (other.name, float(limits.get("below", "inf")), float(limits.get("above", "-inf")))
     return Meaning(
         techniques=fields.get("techniques", {}),
         kernels=fields.get("kernels", {}),
@@ -149,7 +149,7 @@ def _meaning(fields: dict[str, Any]) -> Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class DomainTerms:
     """How a query relates to the field of GPU kernels, whatever the index holds."""
 
     terms: int = 0
@@ -160,13 +160,13 @@ class Field:
     """Whether it asks about what lies beside the field."""
 
 
-def field_of(query: str) -> Field:
+def domain_terms(query: str) -> DomainTerms:
     """How a query relates to the field of GPU kernels."""
     words = _field_words()
     tokens = terms(query)
-    seen, libraries, outside = (words[name] for name in ("field", "libraries", "outside"))
-    neutral = frozenset(seen.terms_in(tokens) | libraries.terms_in(tokens))
-    return Field(len(seen.found_in(tokens)), neutral, bool(outside.found_in(tokens)))
+    field_words, libraries, outside = (words[name] for name in ("field", "libraries", "outside"))
+    neutral = frozenset(field_words.terms_in(tokens) | libraries.terms_in(tokens))
+    return DomainTerms(len(field_words.matches(tokens)), neutral, bool(outside.matches(tokens)))
 
 
 @cache

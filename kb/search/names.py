@@ -9,7 +9,7 @@ from kb.index.columns import Columns
 from kb.index.tokens import last_name
 
 # More definitions of one name than this are overloads; the two orders find the best of them.
-_MOST_DEFINITIONS = 64
+_MAX_DEFINITIONS = 64
 
 
 class NamedRows:
@@ -26,7 +26,7 @@ class NamedRows:
 
     def definitions(self, symbols: Sequence[str]) -> NDArray[np.intp]:
         """Rows of chunks that define any of these, by the last part of their names."""
-        return np.sort(self._rows(symbols))[:_MOST_DEFINITIONS]
+        return np.sort(self._rows(symbols))[:_MAX_DEFINITIONS]
 
     def _rows(self, symbols: Sequence[str]) -> NDArray[np.intp]:
         column = self._columns["names"]

@@ -16,17 +16,17 @@ _PYTHON = re.compile(
     r"^[ \t]*(?:async )?def \w+\s*\(|^[ \t]*@\w[\w.]*(?:jit|kernel)\b|\btl\.(?:load|store|dot)\(",
     re.MULTILINE,
 )
-_FEWEST_LINES = 3
+_MIN_LINES = 3
 _NAMES = LinearPattern(r"\bdef\s+(\w+)|\b__global__\b[^({;]*?\b(\w+)\s*\(")
 # Of a whole file in a query the first functions say what it is.
-_MOST_NAMES = 32
+_MAX_NAMES = 32
 # What a kernel is called, and the operations it is made of, tell it from others; the hundreds of
 # further names in it cost time and find whatever shares its author's habits.
-_MOST_TERMS = 40
+_MAX_TERMS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Pasted:
+class PastedCode:
     """A pasted piece of code."""
 
     code: str
@@ -41,9 +41,9 @@ class Pasted:
         return "\n".join([*self.names[:1], self.code])
 
 
-def pasted_code(query: str) -> Pasted | None:
+def pasted_code(query: str) -> PastedCode | None:
     """The code in a query, or None where the query is a sentence, a name, an error or a profile."""
-    if query.count("\n") + 1 < _FEWEST_LINES:
+    if query.count("\n") + 1 < _MIN_LINES:
         return None
     cuda, python = _CUDA.search(query), _PYTHON.search(query)
     if cuda is None and python is None:
@@ -51,14 +51,14 @@ def pasted_code(query: str) -> Pasted | None:
     language = "cuda" if python is None else "triton" if "tl." in query else "python"
     code = without_comments(query, language)
     lines = (line.rstrip() for line in code.split("\n"))
-    found = _NAMES.groups(code, _MOST_NAMES)
-    names = tuple(dict.fromkeys(python or cuda or "" for python, cuda in found))
-    return Pasted("\n".join(line for line in lines if line), language, names)
+    definitions = _NAMES.groups(code, _MAX_NAMES)
+    names = tuple(dict.fromkeys(python or cuda or "" for python, cuda in definitions))
+    return PastedCode("\n".join(line for line in lines if line), language, names)
 
 
-def telling_terms(pasted: Pasted, lexical: LexicalIndex) -> list[str]:
+def distinctive_terms(pasted: PastedCode, lexical: LexicalIndex) -> list[str]:
     """The terms to search with: those of its names, then the rarest that the index knows."""
-    named = [term for name in pasted.names for term in terms(name)]
-    known = lexical.known(lexical.query_tokens(pasted.code))
-    rest = sorted(known, key=lambda term: -lexical.idf(term))
-    return list(dict.fromkeys([*lexical.known(named), *rest]))[:_MOST_TERMS]
+    name_tokens = [term for name in pasted.names for term in terms(name)]
+    known_terms = lexical.known(lexical.query_tokens(pasted.code))
+    rest = sorted(known_terms, key=lambda term: -lexical.idf(term))
+    return list(dict.fromkeys([*lexical.known(name_tokens), *rest]))[:_MAX_TERMS]

@@ -17,7 +17,7 @@ class Phrases(Generic[T]):
             phrase = terms(name)
             self._by_first.setdefault(phrase[0], []).append((phrase, meaning))
 
-    def _standing(self, tokens: list[str]) -> Iterator[tuple[list[str], T]]:
+    def _occurrences(self, tokens: list[str]) -> Iterator[tuple[list[str], T]]:
         for position, first in enumerate(tokens):
             for phrase, meaning in self._by_first.get(first, ()):
                 if tokens[position : position + len(phrase)] == phrase:
@@ -25,11 +25,11 @@ class Phrases(Generic[T]):
 
     def terms_in(self, tokens: list[str]) -> set[str]:
         """Tokens of the names that occur in a text."""
-        return {token for phrase, _ in self._standing(tokens) for token in phrase}
+        return {token for phrase, _ in self._occurrences(tokens) for token in phrase}
 
-    def found_in(self, tokens: list[str]) -> dict[T, int]:
+    def matches(self, tokens: list[str]) -> dict[T, int]:
         """Meaning → tokens of its longest name that occurs in a text."""
-        found: dict[T, int] = {}
-        for phrase, meaning in self._standing(tokens):
-            found[meaning] = max(found.get(meaning, 0), len(phrase))
-        return found
+        lengths: dict[T, int] = {}
+        for phrase, meaning in self._occurrences(tokens):
+            lengths[meaning] = max(lengths.get(meaning, 0), len(phrase))
+        return lengths

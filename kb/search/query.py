@@ -12,8 +12,8 @@ from kb.index.reader import Generation
 from kb.index.state import TechniqueRecord
 from kb.index.tokens import identifiers, spaced, terms
 from kb.profiles.mentions import read_mentions
-from kb.search.meanings import Field, Meant, field_of, meant_by, shown_by
-from kb.search.pasted import Pasted, pasted_code
+from kb.search.meanings import DomainTerms, QueryMeaning, code_meaning, domain_terms, query_meaning
+from kb.search.pasted import PastedCode, pasted_code
 from kb.search.phrases import Phrases
 from kb.search.spelling import Spelling
 
@@ -82,15 +82,15 @@ class Understanding:
     """Whether that word does not look like an identifier."""
     wants_kernel: bool = False
     """Whether it asks for a kernel, by that word or by showing one."""
-    pasted: Pasted | None = None
+    pasted: PastedCode | None = None
     """The code in it."""
     used: frozenset[str] = frozenset()
     """Techniques that the pasted code already uses."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Nsight Compute metric → value, where the query gives both."""
-    meant: Meant = field(default_factory=Meant)
+    meaning: QueryMeaning = field(default_factory=QueryMeaning)
     """What its words and counters mean beside what they name."""
-    of_field: Field = field(default_factory=Field)
+    domain: DomainTerms = field(default_factory=DomainTerms)
     """How its words stand to the field."""
     spelled: dict[str, str] = field(default_factory=dict)
     """Misspelt word → the word that it was read as."""
@@ -105,14 +105,14 @@ class QueryReader:
         self._lexical = generation.lexical
         self._spelling = Spelling(generation)
         ops = {value for values in generation.columns["ops"].values for value in values}
-        said = ((_said_of(source), source) for source in generation.sources)
+        spoken = ((_spoken_name(source), source) for source in generation.sources)
         self._techniques = _phrases(
             (name, slug)
             for slug, record in generation.techniques.items()
             for name in _names(record)
         )
         self._ops = _phrases((op.replace("-", " "), op) for op in ops)
-        self._sources = _phrases((name, source) for name, source in said if name is not None)
+        self._sources = _phrases((name, source) for name, source in spoken if name is not None)
 
     @cached_property
     def detector(self) -> Detector:
@@ -129,23 +129,23 @@ class QueryReader:
         # A metric's own words name nothing: `achieved_occupancy 31` is no wish for occupancy.
         rest = reading.rest
         words = terms(rest)
-        techniques = self._techniques.found_in(words)
+        techniques = self._techniques.matches(words)
         symbols = tuple(dict.fromkeys(identifiers(query)))
         length = max(len(self._lexical.query_tokens(query)), 1)
         alone = len(query.split()) == max(len(symbols), 1)
-        sources = frozenset(self._sources.found_in(words))
-        ops = {*self._ops.found_in(words), *operators_named(spaced(rest))}
+        sources = frozenset(self._sources.matches(words))
+        ops = {*self._ops.matches(words), *operators_named(spaced(rest))}
         ops_apart = frozenset(ops)
         if techniques and ops:
-            theirs = self._techniques.terms_in(words)
-            apart = [word for word in words if word not in theirs]
-            ops_apart &= {*self._ops.found_in(apart), *operators_named(" ".join(apart))}
-        named = sorted(techniques, key=lambda slug: (-techniques[slug], slug))
-        shown = self._shown_by(symbols)
+            name_terms = self._techniques.terms_in(words)
+            others = [word for word in words if word not in name_terms]
+            ops_apart &= {*self._ops.matches(others), *operators_named(" ".join(others))}
+        by_share = sorted(techniques, key=lambda slug: (-techniques[slug], slug))
+        from_symbols = self._techniques_of(symbols)
         return Understanding(
             text=query,
             # the longest name first: it says most; then what an identifier is a mark of
-            techniques=tuple(dict.fromkeys([*named, *shown])),
+            techniques=tuple(dict.fromkeys([*by_share, *from_symbols])),
             shares={slug: min(count / length, 1.0) for slug, count in techniques.items()},
             ops=tuple(sorted(ops)),
             ops_apart=ops_apart,
@@ -161,12 +161,12 @@ class QueryReader:
             wants_kernel=("kernel" in words or bool(sources and ops))
             and _AROUND_KERNELS.isdisjoint(words),
             metrics=reading.metrics,
-            meant=meant_by(query, reading.metrics),
-            of_field=field_of(query),
+            meaning=query_meaning(query, reading.metrics),
+            domain=domain_terms(query),
             spelled=spelled,
         )
 
-    def _shown_by(self, symbols: Iterable[str]) -> list[str]:
+    def _techniques_of(self, symbols: Iterable[str]) -> list[str]:
         """Techniques whose patterns an identifier matches where it is called."""
         calls = " ".join(f"{symbol}(" for symbol in symbols)
         languages = ("triton", "cuda") if calls else ()
@@ -174,19 +174,19 @@ class QueryReader:
             {slug for language in languages for slug in self.detector.techniques(calls, language)}
         )
 
-    def _read_code(self, query: str, pasted: Pasted) -> Understanding:
+    def _read_code(self, query: str, pasted: PastedCode) -> Understanding:
         """Of code: what it computes and how, not what its words happen to name."""
         name = pasted.names[0] if pasted.names else None
-        seen = features(pasted.code, pasted.language, name, "")
+        found_features = features(pasted.code, pasted.language, name, "")
         return Understanding(
             text=query,
-            ops=(seen.op,) if seen.op else (),
+            ops=(found_features.op,) if found_features.op else (),
             languages=(pasted.language,) if pasted.language in _LANGUAGES else (),
-            dtypes=frozenset(seen.dtypes),
+            dtypes=frozenset(found_features.dtypes),
             wants_kernel=True,
             pasted=pasted,
             used=frozenset(self.detector.techniques(pasted.code, pasted.language)),
-            meant=shown_by(pasted.code),
+            meaning=code_meaning(pasted.code),
         )
 
 
@@ -204,7 +204,7 @@ def _names(record: TechniqueRecord) -> Iterable[str]:
     yield from entry.aliases
 
 
-def _said_of(source: str) -> str | None:
+def _spoken_name(source: str) -> str | None:
     """How people call a package: `cutlass` for nvidia-cutlass; None where that says nothing.
 
     A language is none: who says Triton rarely means the package.
@@ -230,6 +230,6 @@ def _gpus() -> list[tuple[str, re.Pattern[str], str]]:
     """Names in lower case, the longest first, as whole words, and the architecture of each."""
     names = [(name, name.lower()) for name in gpu_names()]
     return [
-        (name, re.compile(rf"\b{re.escape(name)}\b"), find_gpu(given).architecture)
-        for given, name in names
+        (lowered, re.compile(rf"\b{re.escape(lowered)}\b"), find_gpu(name).architecture)
+        for name, lowered in names
     ]

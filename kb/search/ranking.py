@@ -18,7 +18,7 @@ from kb.search.entries import FROM_KERNEL
 from kb.search.gates import GateStanding, judge_gates
 from kb.search.names import NamedRows
 from kb.search.query import Understanding
-from kb.search.weighing import Said
+from kb.search.weighing import Signals
 
 # The query names the technique: its entry answers before anything that only mentions it.
 NAMED_TECHNIQUE = 0.35
@@ -106,50 +106,50 @@ class Ranker:
     `names` are those of the generation.
     """
 
-    def __init__(
-        self, understanding: Understanding, generation: Generation, names: NamedRows
-    ) -> None:
-        self.understood = understanding
+    def __init__(self, intent: Understanding, generation: Generation, names: NamedRows) -> None:
+        self.intent = intent
         self._columns = generation.columns
         self._named = {
             slug: NAMED_TECHNIQUE
             * NAMED_DECAY**rank
-            * (NAMED_IN_PASSING + (1 - NAMED_IN_PASSING) * understanding.shares.get(slug, 1.0))
-            for rank, slug in enumerate(understanding.techniques)
+            * (NAMED_IN_PASSING + (1 - NAMED_IN_PASSING) * intent.shares.get(slug, 1.0))
+            for rank, slug in enumerate(intent.techniques)
         }
         self._gates = {
-            slug: judge_gates(record.entry, understanding.metrics)
+            slug: judge_gates(record.entry, intent.metrics)
             for slug, record in generation.techniques.items()
-            if understanding.metrics
+            if intent.metrics
         }
         # Those that the query says nothing about are left out.
         self._terms: list[Term] = [self._by_technique(), self._by_source(generation)]
         self._terms.append(self._by_role())
-        if understanding.ops:
-            worth = SAME_OP if understanding.pasted else NAMED_OP
-            self._terms.append({"operator named": self._having("ops", understanding.ops, worth)})
-        if understanding.languages and not understanding.pasted:
+        if intent.ops:
+            worth = SAME_OP if intent.pasted else NAMED_OP
+            self._terms.append({"operator named": self._match("ops", intent.ops, worth)})
+        if intent.languages and not intent.pasted:
             # What is like a kernel may well be in the other language.
-            self._terms.append({"language": self._by("languages", self._language_fit)})
-        if device := understanding.device:
-            runs = self._by(
+            self._terms.append({"language": self._factor("languages", self._language_fit)})
+        if device := intent.device:
+            runs = self._factor(
                 "architectures",
                 lambda names: 0.0 if any_runs_on(names, device) else ARCHITECTURE_MISFIT,
             )
             self._terms.append({"architecture": runs})
-        if understanding.dtypes:
-            dtypes = self._having("dtypes", understanding.dtypes, NAMED_DTYPE)
+        if intent.dtypes:
+            dtypes = self._match("dtypes", intent.dtypes, NAMED_DTYPE)
             self._terms.append({"dtype named": dtypes})
-        if understanding.pasted:
+        if intent.pasted:
             self._terms.append(self._beside_pasted())
-        if understanding.symbols:
-            self._terms.append(self._by_symbol(names.codes(understanding.symbols)))
+        if intent.symbols:
+            self._terms.append(self._by_symbol(names.codes(intent.symbols)))
 
     def parts(self, row: int) -> dict[str, float]:
         """The named parts that the metadata of the chunk at `row` adds to its score."""
         rows = np.array([row])
         parts = {
-            name: float(value[0]) for term in self._terms for name, value in self._of(term, rows)
+            name: float(value[0])
+            for term in self._terms
+            for name, value in self._values(term, rows)
         }
         return {name: value for name, value in parts.items() if value}
 
@@ -157,39 +157,43 @@ class Ranker:
         """The sum of `parts` for each row, (n,)."""
         total = np.zeros(len(rows))
         for term in self._terms:
-            total += sum(value for _, value in self._of(term, rows))
+            total += sum(value for _, value in self._values(term, rows))
         return total
 
-    def _of(self, term: Term, rows: NDArray[np.intp]) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    def _values(
+        self, term: Term, rows: NDArray[np.intp]
+    ) -> Iterator[tuple[str, NDArray[np.float64]]]:
         """Each part of a term, for each row."""
         for name, factors in term.items():
-            found = (table[self._columns[field].codes[rows]] for field, table in factors)
-            yield name, reduce(np.multiply, found)
+            factor_values = (table[self._columns[field].codes[rows]] for field, table in factors)
+            yield name, reduce(np.multiply, factor_values)
 
-    def said(self, places: Mapping[str, int]) -> Said:
+    def signals(self, places: Mapping[str, int]) -> Signals:
         """What counts for each entry besides its text: its name, or its gates given the metrics.
 
         `places` maps an entry to its place in the result. Only techniques get a value here;
-        `Entries.passed_on` computes their kernels' share.
+        `Entries.neighbour_gains` computes their kernels' share.
         """
         gates = {slug: GATES * verdict.support for slug, verdict in self._gates.items()}
-        held = {slug: verdict.held for slug, verdict in self._gates.items()}
-        return Said(*(_of_techniques(worth, places) for worth in (self._named, gates, held)))
+        shares = {slug: verdict.met_share for slug, verdict in self._gates.items()}
+        return Signals(
+            *(_technique_values(worth, places) for worth in (self._named, gates, shares))
+        )
 
-    def contradicted(self, places: Mapping[str, int]) -> NDArray[np.float64]:
+    def contradiction_penalties(self, places: Mapping[str, int]) -> NDArray[np.float64]:
         """`CONTRADICTED` for each technique that the query's metrics contradict and that it does
         not name, (m,); `places` as for `said`.
         """
-        behind = {
+        penalties = {
             slug: CONTRADICTED
             for slug, verdict in self._gates.items()
             if verdict.contradicted and slug not in self._named
         }
-        return _of_techniques(behind, places)
+        return _technique_values(penalties, places)
 
-    def meant(self, places: Mapping[str, int]) -> NDArray[np.float64]:
+    def implied_scores(self, places: Mapping[str, int]) -> NDArray[np.float64]:
         """What the meaning of the query's words is worth to each entry, (m,), as for `said`."""
-        return MEANT * _placed(self.understood.meant.entries, places)
+        return MEANT * _entry_values(self.intent.meaning.entries, places)
 
     def standings(self, slugs: Sequence[str]) -> list[GateStanding]:
         """How the query's metrics compare with the gates of these techniques."""
@@ -200,28 +204,28 @@ class Ranker:
             for standing in self._gates[slug].standings
         ]
 
-    def _by(self, field: str, worth: Callable[[Values], float]) -> Factors:
+    def _factor(self, field: str, worth: Callable[[Values], float]) -> Factors:
         """A column, with what each of its distinct values is worth."""
         values = self._columns[field].values
         return ((field, np.fromiter((worth(value) for value in values), np.float64, len(values))),)
 
-    def _having(self, field: str, wanted: Collection[str], worth: float) -> Factors:
+    def _match(self, field: str, accepted: Collection[str], worth: float) -> Factors:
         """`worth` for what has any of the wanted values in a column."""
-        asked = frozenset(wanted)
-        return self._by(field, lambda values: 0.0 if asked.isdisjoint(values) else worth)
+        accepted_set = frozenset(accepted)
+        return self._factor(field, lambda values: 0.0 if accepted_set.isdisjoint(values) else worth)
 
     def _by_technique(self) -> Term:
-        term: Term = {"kind": self._by("kinds", lambda kinds: KIND_PRIOR[kinds[0]])}
+        term: Term = {"kind": self._factor("kinds", lambda kinds: KIND_PRIOR[kinds[0]])}
         if self._named:
             techniques = self._columns["techniques"]
             best = np.zeros(len(techniques.values))
             for slug, weight in self._named.items():
-                codes = techniques.having.get(slug, ())
+                codes = techniques.codes_by_value.get(slug, ())
                 best[codes] = np.maximum(best[codes], weight)
-            share = self._by("kinds", lambda kinds: _by_kind(kinds, 1.0, _SHOWS_SHARE))
+            share = self._factor("kinds", lambda kinds: _by_kind(kinds, 1.0, _SHOWS_SHARE))
             term |= {"technique named": (("techniques", best), *share)}
         if self._gates:
-            gates = self._by(
+            gates = self._factor(
                 "techniques",
                 lambda slugs: (
                     GATES * self._gates[slugs[0]].support
@@ -229,66 +233,64 @@ class Ranker:
                     else 0.0
                 ),
             )
-            entries = self._by("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0))
+            entries = self._factor("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0))
             term |= {"gates": gates + entries}
         return term
 
     def _beside_pasted(self) -> Term:
-        used = self.understood.used
-        more = self._by("techniques", lambda slugs: 0.0 if used.issuperset(slugs) else DOES_MORE)
+        used = self.intent.used
+        more = self._factor("techniques", lambda tags: 0.0 if used.issuperset(tags) else DOES_MORE)
         return {
-            "already used": self._having("techniques", used, ALREADY_USED)
-            + self._by("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0)),
-            "does more": more + self._by("kinds", lambda kinds: _by_kind(kinds, 0.0, 1.0)),
+            "already used": self._match("techniques", used, ALREADY_USED)
+            + self._factor("kinds", lambda kinds: _by_kind(kinds, 1.0, 0.0)),
+            "does more": more + self._factor("kinds", lambda kinds: _by_kind(kinds, 0.0, 1.0)),
         }
 
     def _by_source(self, generation: Generation) -> Term:
-        quality = self._by(
+        quality = self._factor(
             "sources",
             lambda sources: SOURCE_QUALITY * (generation.sources[sources[0]].quality - 1.0),
         )
         term: Term = {"source quality": quality}
-        if said := self.understood.sources:
-            term |= {"source named": self._having("sources", said, NAMED_SOURCE)}
+        if names := self.intent.sources:
+            term |= {"source named": self._match("sources", names, NAMED_SOURCE)}
         return term
 
     def _by_role(self) -> Term:
-        wanted: Mapping[str, float] = {}
-        if self.understood.wants_kernel:
-            of_source = self.understood.sources and self.understood.ops
-            wanted = KERNEL_OF_SOURCE if of_source else KERNEL_WANTED
+        role_worth: Mapping[str, float] = {}
+        if self.intent.wants_kernel:
+            of_source = self.intent.sources and self.intent.ops
+            role_worth = KERNEL_OF_SOURCE if of_source else KERNEL_WANTED
 
         def worth(table: Mapping[str, float]) -> Factors:
-            return self._by("roles", lambda roles: table.get(roles[0] if roles else "", 0.0))
+            return self._factor("roles", lambda roles: table.get(roles[0] if roles else "", 0.0))
 
-        return {"role": worth(ROLE_PRIOR), "kernel wanted": worth(wanted)}
+        return {"role": worth(ROLE_PRIOR), "kernel wanted": worth(role_worth)}
 
     def _language_fit(self, languages: Values) -> float:
         if languages[0] not in _CODE_LANGUAGES:
             return 0.0
-        fits = any(
-            languages[0] in _SAME_LANGUAGE[language] for language in self.understood.languages
-        )
+        fits = any(languages[0] in _SAME_LANGUAGE[language] for language in self.intent.languages)
         return LANGUAGE_FIT if fits else LANGUAGE_MISFIT
 
     def _by_symbol(self, codes: Sequence[int]) -> Term:
         values = self._columns["symbols"].values
-        said = {plain_name(symbol) for symbol in self.understood.symbols}
+        queried = {plain_name(symbol) for symbol in self.intent.symbols}
         # The one column with nearly as many values as there are chunks: only those of the name.
         table = np.zeros(len(values))
         for code in codes:
             whole = plain_name(values[code][0])
-            named = any(whole == name or whole.endswith("." + name) for name in said)
-            share = 1.0 if named else BY_LAST_NAME
-            if not self.understood.only_symbols:
+            is_full_name = any(whole == name or whole.endswith("." + name) for name in queried)
+            share = 1.0 if is_full_name else BY_LAST_NAME
+            if not self.intent.only_symbols:
                 share = IN_A_SENTENCE if share == 1.0 else 0.0
-            elif self.understood.plain_word:
+            elif self.intent.plain_word:
                 share *= PLAIN_WORD
             table[code] = DEFINES_SYMBOL * share
         return {"defines symbol": (("symbols", table),)}
 
 
-def _placed(worth: Mapping[str, float], places: Mapping[str, int]) -> NDArray[np.float64]:
+def _entry_values(worth: Mapping[str, float], places: Mapping[str, int]) -> NDArray[np.float64]:
     """What entries are worth, each at its place, (m,); 0 for the others."""
     values = np.zeros(len(places))
     for entry, value in worth.items():
@@ -297,9 +299,9 @@ def _placed(worth: Mapping[str, float], places: Mapping[str, int]) -> NDArray[np
     return values
 
 
-def _of_techniques(worth: Mapping[str, float], places: Mapping[str, int]) -> NDArray[np.float64]:
-    """As `_placed`, by slugs of techniques."""
-    return _placed({f"technique:{slug}": value for slug, value in worth.items()}, places)
+def _technique_values(worth: Mapping[str, float], places: Mapping[str, int]) -> NDArray[np.float64]:
+    """As `_entry_values`, by slugs of techniques."""
+    return _entry_values({f"technique:{slug}": value for slug, value in worth.items()}, places)
 
 
 def _by_kind(kinds: Values, entry: float, other: float) -> float:

@@ -9,9 +9,9 @@ from kb.vocabulary import read_data
 _NAME = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::)\w+)*")
 _SEPARATOR = re.compile(r"\.|::")
 # A last name alone says which interface is meant where it is as long as this: `Max` is none.
-_TELLING = 8
+_DISTINCTIVE_LENGTH = 8
 # More than these in one question are a list, not a question.
-_MOST = 4
+_MAX_MATCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Replacement:
 
 def replacements_in(text: str) -> list[Replacement]:
     """Interfaces in a text that are replaced or replace others. Linear in its length."""
-    found: dict[Replacement, None] = {}
+    matches: dict[Replacement, None] = {}
     for match in _NAME.finditer(text):
         for replacement in _by_name().get(_key(match.group()), ()):
-            found[replacement] = None
-        if len(found) >= _MOST:
+            matches[replacement] = None
+        if len(matches) >= _MAX_MATCHES:
             break
-    return list(found)[:_MOST]
+    return list(matches)[:_MAX_MATCHES]
 
 
 def all_replacements() -> list[Replacement]:
@@ -61,7 +61,7 @@ def _key(name: str) -> str:
     """A name as it is compared: by its last part where that tells enough."""
     plain = name.replace("::", ".").lower()
     last = _SEPARATOR.split(plain)[-1]
-    return last if len(last.strip("_")) >= _TELLING else plain
+    return last if len(last.strip("_")) >= _DISTINCTIVE_LENGTH else plain
 
 
 @cache

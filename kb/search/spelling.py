@@ -17,16 +17,16 @@ from kb.caching import cached_by_word
 from kb.index.reader import Generation
 
 # One edit makes another word of most shorter ones: `wrap` and `warp`, `tile` and `time`.
-_SHORTEST = 5
+_MIN_LENGTH = 5
 # As long a word may have two edits in it, of which a shorter one would be beyond knowing.
-_LONG = 9
-_MOST_EDITS = 2
+_LONG_WORD = 9
+_MAX_EDITS = 2
 # A word of one entry's prose is hardly of the field; one of its names is.
-_FEWEST_ENTRIES = 2
+_MIN_ENTRIES = 2
 # So many words of a query are looked at: each may take a millisecond, and a question has fewer.
-_MOST_WORDS = 400
+_MAX_WORDS = 400
 # Of two words equally near, the one that so many times the entries have is meant.
-_CLEARLY = 3
+_CLEAR = 3
 # Between spaces, without the punctuation around it: a plain word, or several with hyphens.
 _WORD = re.compile(
     r"""(?<![^\s"'(\[])(?<!\w["'(\[])[A-Za-z][a-z]+(?:-[A-Za-z]?[a-z]+)*(?=["')\].,;:!?]*(?!\S))"""
@@ -44,24 +44,24 @@ class Spelling:
 
     def correct(self, query: str) -> tuple[str, dict[str, str]]:
         """The corrected query, and misspelt word → corrected word."""
-        read: dict[str, str] = {}
-        left = iter(range(_MOST_WORDS))
+        corrections: dict[str, str] = {}
+        remaining = iter(range(_MAX_WORDS))
 
         def corrected(match: re.Match[str]) -> str:
             for word in match.group().split("-"):
-                if next(left, None) is None:
+                if next(remaining, None) is None:
                     break
-                if (meant := self._meant(word)) is not None:
-                    read[word] = meant
-            return "-".join(read.get(word, word) for word in match.group().split("-"))
+                if (correction := self._correction(word)) is not None:
+                    corrections[word] = correction
+            return "-".join(corrections.get(word, word) for word in match.group().split("-"))
 
-        return _WORD.sub(corrected, query), read
+        return _WORD.sub(corrected, query), corrections
 
-    def _meant(self, word: str) -> str | None:
-        if len(word) < _SHORTEST or self._is_known(word) or _is_english(word.lower()):
+    def _correction(self, word: str) -> str | None:
+        if len(word) < _MIN_LENGTH or self._is_known(word) or _is_english(word.lower()):
             return None
-        meant = self._nearest(word.lower())
-        return meant.capitalize() if meant and word[0].isupper() else meant
+        word_meant = self._nearest(word.lower())
+        return word_meant.capitalize() if word_meant and word[0].isupper() else word_meant
 
     def _is_known(self, word: str) -> bool:
         tokens = self._lexical.query_tokens(word)
@@ -69,31 +69,31 @@ class Spelling:
 
     def _nearest(self, word: str) -> str | None:
         """The word of the field that is fewest edits away, if one is clearly meant."""
-        edits = _MOST_EDITS if len(word) >= _LONG else 1
+        edits = _MAX_EDITS if len(word) >= _LONG_WORD else 1
         near: Counter[tuple[str, ...]] = Counter()
         spelled: dict[tuple[str, ...], str] = {}
         # Those with the fewest edits alone, the commonest first.
-        for found in self._field.lookup(word, Verbosity.CLOSEST, max_edit_distance=edits):
-            if found.term[0] == word[0]:  # the first letter is seldom the wrong one
-                stem = tuple(self._lexical.query_tokens(found.term))
-                near[stem] += found.count
-                spelled.setdefault(stem, found.term)
+        for suggestion in self._field.lookup(word, Verbosity.CLOSEST, max_edit_distance=edits):
+            if suggestion.term[0] == word[0]:  # the first letter is seldom the wrong one
+                stem = tuple(self._lexical.query_tokens(suggestion.term))
+                near[stem] += suggestion.count
+                spelled.setdefault(stem, suggestion.term)
         if not near:
             return None
         (best, entries), *others = near.most_common(2)
-        return spelled[best] if all(entries >= _CLEARLY * each for _, each in others) else None
+        return spelled[best] if all(entries >= _CLEAR * count for _, count in others) else None
 
     @cached_property
     def _field(self) -> SymSpell:
         """Each word of the field with the number of entries that have it; made when needed."""
         entries: Counter[str] = Counter()
         for names, prose in self._texts():
-            named = _words(names)
-            entries.update(named | _words(prose))
-            entries.update(dict.fromkeys(named, 1))
-        field = SymSpell(max_dictionary_edit_distance=_MOST_EDITS)
+            name_words = _words(names)
+            entries.update(name_words | _words(prose))
+            entries.update(dict.fromkeys(name_words, 1))
+        field = SymSpell(max_dictionary_edit_distance=_MAX_EDITS)
         for word, count in entries.items():
-            if count >= _FEWEST_ENTRIES and self._is_known(word):
+            if count >= _MIN_ENTRIES and self._is_known(word):
                 field.create_dictionary_entry(word, count)
         return field
 
@@ -109,8 +109,8 @@ class Spelling:
 
 def _words(text: str) -> set[str]:
     """Plain words of a text, in lower case, that are long enough."""
-    found = (word.lower() for word in _PLAIN.findall(text))
-    return {word for word in found if len(word) >= _SHORTEST}
+    words = (word.lower() for word in _PLAIN.findall(text))
+    return {word for word in words if len(word) >= _MIN_LENGTH}
 
 
 @cached_by_word

@@ -24,10 +24,10 @@ Floats = NDArray[np.float64]
 _SECTIONS = ("card", "Questions", *TECHNIQUE_SECTIONS)
 _CODE = "code"
 # The weights were fitted where there are hundreds of entries.
-_FEWEST = 50
+_MIN_ENTRIES = 50
 # A technique's kernels, and the best entries, that are looked at together.
-_KERNELS = 3
-_BEST = 5
+_TOP_KERNELS = 3
+_TOP_ENTRIES = 5
 
 FEATURES = (
     "score",
@@ -68,14 +68,14 @@ LEARNED = FEATURES[-2:]
 """What the classifier says: as it is, and where the query gives metrics, which gates judge."""
 
 
-class Said(NamedTuple):
+class Signals(NamedTuple):
     """What a query says about entries besides its words, (m,) each."""
 
     named: Floats
     """What its name in the query is worth, of techniques."""
     gates: Floats
     """What its gates are worth by the metrics."""
-    held: Floats
+    gate_share: Floats
     """The share of its `when` gates that hold."""
 
 
@@ -87,18 +87,18 @@ class Weighing:
         weights = read_weights("entry_weights.yaml")
         self._weights = np.array([weights.features[name] for name in FEATURES])
         self.applies: bool = (
-            len(entries.names) >= _FEWEST and generation.manifest.embedder == weights.embedder
+            len(entries.names) >= _MIN_ENTRIES and generation.manifest.embedder == weights.embedder
         )
         """Whether there are entries enough, and the embedder is the one that was fitted with."""
-        self._of_sections(generation)
-        self._of_names(generation)
-        self._of_neighbours(generation)
+        self._read_sections(generation)
+        self._read_names(generation)
+        self._read_neighbours(generation)
 
-    def _of_sections(self, generation: Generation) -> None:
+    def _read_sections(self, generation: Generation) -> None:
         column = generation.columns["sections"]
-        known = {name: place for place, name in enumerate(_SECTIONS)}
+        place_of = {name: place for place, name in enumerate(_SECTIONS)}
         of_code = np.array(
-            [known.get(values[0] if values else "", len(_SECTIONS)) for values in column.values]
+            [place_of.get(values[0] if values else "", len(_SECTIONS)) for values in column.values]
         )
         section = of_code[column.codes[self._entries.rows]]
         slot = section * len(self._entries.names) + self._entries.of_row
@@ -113,7 +113,7 @@ class Weighing:
         total /= np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-9)
         self._directions = total
 
-    def _of_names(self, generation: Generation) -> None:
+    def _read_names(self, generation: Generation) -> None:
         """Token → the entries that have it in their titles, or in any name."""
         titles: dict[str, set[int]] = {}
         names: dict[str, set[int]] = {}
@@ -123,12 +123,12 @@ class Weighing:
             *((f"kernel:{s}", f"{r.entry.title} {s}", (r.entry.op,)) for s, r in kernels),
         ):
             if (place := self._entries.places.get(name)) is not None:
-                _note(titles, title, place)
-                _note(names, " ".join((title, *others)), place)
-        self._titles = {token: np.array(sorted(found)) for token, found in titles.items()}
-        self._names = {token: np.array(sorted(found)) for token, found in names.items()}
+                _add_terms(titles, title, place)
+                _add_terms(names, " ".join((title, *others)), place)
+        self._titles = {token: np.array(sorted(entries)) for token, entries in titles.items()}
+        self._names = {token: np.array(sorted(places_)) for token, places_ in names.items()}
 
-    def _of_neighbours(self, generation: Generation) -> None:
+    def _read_neighbours(self, generation: Generation) -> None:
         places = self._entries.places
         count = len(self._entries.names)
         self._kernels: dict[str, list[int]] = {}
@@ -140,40 +140,40 @@ class Weighing:
             if place is None:
                 continue
             self._kernels.setdefault(kernel.entry.op, []).append(place)
-            shown = (places.get(f"technique:{each}") for each in kernel.entry.techniques)
-            self._first[place] = next((each for each in shown if each is not None), count)
+            examples = (places.get(f"technique:{t}") for t in kernel.entry.techniques)
+            self._first[place] = next((entry for entry in examples if entry is not None), count)
             plain = places.get(f"kernel:{kernel.entry.derived_from}")
             if plain is not None:
                 derived.append((place, plain))
         self._derived = np.array(derived, dtype=np.intp).reshape(-1, 2)
         self._pairs = self._entries.pairs
         kernels, techniques = self._pairs.T
-        self._shown = np.maximum(np.bincount(kernels, minlength=count), 1)
+        self._example_counts = np.maximum(np.bincount(kernels, minlength=count), 1)
         most = int(np.bincount(techniques, minlength=1).max())
         # Technique → its kernels, filled up with one past the end.
-        self._examples = np.full((count, max(most, _KERNELS)), count)
+        self._examples = np.full((count, max(most, _TOP_KERNELS)), count)
         for technique in range(count):
-            mine = kernels[techniques == technique]
-            self._examples[technique, : len(mine)] = mine
+            own = kernels[techniques == technique]
+            self._examples[technique, : len(own)] = own
 
-    def added(
+    def corrections(
         self,
-        found: EntryScores,
-        understood: Understanding,
-        said: Said,
+        scored: EntryScores,
+        intent: Understanding,
+        signals: Signals,
         scores: Floats,
         learned: Floats,
     ) -> Floats:
         """What is added to each entry's score, up to a constant, (m,); arguments as `features`."""
         if not self.applies:
             return np.zeros(len(scores))
-        return self._weights @ self.features(found, understood, said, scores, learned)
+        return self._weights @ self.features(scored, intent, signals, scores, learned)
 
     def features(
         self,
-        found: EntryScores,
-        understood: Understanding,
-        said: Said,
+        scored: EntryScores,
+        intent: Understanding,
+        signals: Signals,
         scores: Floats,
         learned: Floats,
     ) -> Floats:
@@ -181,11 +181,11 @@ class Weighing:
 
         Parameters
         ----------
-        found
+        scored
             The entries' scores by the query's words and meaning.
-        understood
+        intent
             What was recognised in the query.
-        said
+        signals
             What that says about the entries.
         scores
             Their scores without weights, (m,).
@@ -194,64 +194,64 @@ class Weighing:
         """
         count = len(self._entries.names)
         sections = len(_SECTIONS) + 1
-        most = max(float(found.by_row.max(initial=0.0)), 1e-9)
+        most = max(float(scored.by_row.max(initial=0.0)), 1e-9)
         words, meaning = np.zeros(sections * count), np.zeros(sections * count)
-        words[self._slots] = np.maximum.reduceat(found.by_row[self._by_slot], self._firsts) / most
-        meaning[self._slots] = np.maximum.reduceat(found.near[self._by_slot], self._firsts)
-        total = max(float(found.information.sum()), 1e-9)
+        words[self._slots] = np.maximum.reduceat(scored.by_row[self._by_slot], self._firsts) / most
+        meaning[self._slots] = np.maximum.reduceat(scored.near[self._by_slot], self._firsts)
+        total = max(float(scored.idf.sum()), 1e-9)
         technique = self._entries.techniques.astype(np.float64)
         return np.vstack(
             (
                 scores,
                 words.reshape(sections, count),
                 meaning.reshape(sections, count),
-                found.alone,
-                found.together,
-                found.information @ found.best / total,
-                found.information @ (found.best > 0) / total,
-                self._named(found, self._names) / total,
-                self._named(found, self._titles) / total,
-                found.nearest,
-                found.meaning,
-                found.meaning * bool(understood.metrics),
+                scored.alone,
+                scored.together,
+                scored.idf @ scored.best / total,
+                scored.idf @ (scored.best > 0) / total,
+                self._name_idf(scored, self._names) / total,
+                self._name_idf(scored, self._titles) / total,
+                scored.nearest,
+                scored.meaning,
+                scored.meaning * bool(intent.metrics),
                 technique,
-                technique * bool(understood.ops),
-                *self._by_operator(understood),
-                said.named,
-                said.gates,
-                said.held,
-                said.held > 0,
-                *self._by_neighbours(found.fused + said.named + said.gates),
+                technique * bool(intent.ops),
+                *self._by_operator(intent),
+                signals.named,
+                signals.gates,
+                signals.gate_share,
+                signals.gate_share > 0,
+                *self._by_neighbours(scored.fused + signals.named + signals.gates),
                 *(
-                    np.append(each, 0.0)[self._first]
-                    for each in (scores, said.named + said.gates, learned)
+                    np.append(column, 0.0)[self._first]
+                    for column in (scores, signals.named + signals.gates, learned)
                 ),
                 learned,
-                learned * bool(understood.metrics),
+                learned * bool(intent.metrics),
             )
         )
 
-    def _named(self, found: EntryScores, names: Mapping[str, NDArray[np.intp]]) -> Floats:
+    def _name_idf(self, scored: EntryScores, names: Mapping[str, NDArray[np.intp]]) -> Floats:
         """The information of the query's words that stand in each entry's names, (m,)."""
         worth = np.zeros(len(self._entries.names))
-        for token, information in zip(found.tokens, found.information.tolist(), strict=True):
+        for token, idf in zip(scored.tokens, scored.idf.tolist(), strict=True):
             if (places := names.get(token)) is not None:
-                worth[places] += information
+                worth[places] += idf
         return worth
 
-    def _by_operator(self, understood: Understanding) -> tuple[Floats, Floats]:
+    def _by_operator(self, intent: Understanding) -> tuple[Floats, Floats]:
         """How rare a kernel's operator is that the query names, and the share of the named
         operators' kernels that show a technique, (m,) each."""
         count = len(self._entries.names)
-        rare, shown = np.zeros(count), np.zeros(count)
+        rare, share_shown = np.zeros(count), np.zeros(count)
         all_kernels = sum(map(len, self._kernels.values()))
-        for op in understood.ops:
-            mine = self._kernels.get(op, [])
-            rare[mine] = np.log((all_kernels + 1) / max(len(mine), 1))
-        named = rare > 0
+        for op in intent.ops:
+            op_kernels = self._kernels.get(op, [])
+            rare[op_kernels] = np.log((all_kernels + 1) / max(len(op_kernels), 1))
+        is_named = rare > 0
         kernels, techniques = self._pairs.T
-        np.add.at(shown, techniques, named[kernels] / max(int(named.sum()), 1))
-        return rare, shown
+        np.add.at(share_shown, techniques, is_named[kernels] / max(int(is_named.sum()), 1))
+        return rare, share_shown
 
     def _by_neighbours(self, scores: Floats) -> tuple[Floats, ...]:
         """What entries that belong with each one, or are like it, score, (m,) each."""
@@ -259,16 +259,16 @@ class Weighing:
         kernels, techniques = self._pairs.T
         middle = float(np.median(scores))
         ahead = np.maximum(scores - middle, 0.0)
-        ranked = np.sort(-np.append(scores, 0.0)[self._examples], axis=1)[:, :_KERNELS]
+        ranked = np.sort(-np.append(scores, 0.0)[self._examples], axis=1)[:, :_TOP_KERNELS]
         best_kernel = np.maximum(-ranked[:, 0] - middle, 0.0)
-        best_technique, shown = np.zeros(count), np.zeros(count)
+        best_technique, technique_sum = np.zeros(count), np.zeros(count)
         np.maximum.at(best_technique, kernels, scores[techniques])
-        np.add.at(shown, kernels, scores[techniques])
+        np.add.at(technique_sum, kernels, scores[techniques])
         plain, better = np.zeros(count), np.zeros(count)
         kernel, derived_from = self._derived.T
         plain[kernel] = scores[derived_from]
         np.maximum.at(better, derived_from, scores[kernel])
-        best = np.argsort(-scores, kind="stable")[:_BEST]
+        best = np.argsort(-scores, kind="stable")[:_TOP_ENTRIES]
         cosines = np.vecdot(self._directions[:, None], self._directions[best])
         near = np.maximum(cosines, 0.0)
         near[best, np.arange(len(best))] = 0.0  # itself
@@ -277,13 +277,13 @@ class Weighing:
             best_kernel,
             -ranked.mean(axis=1),
             best_technique,
-            shown / self._shown,
+            technique_sum / self._example_counts,
             plain,
             better,
             alike,
         )
 
 
-def _note(where: dict[str, set[int]], text: str, place: int) -> None:
+def _add_terms(where: dict[str, set[int]], text: str, place: int) -> None:
     for token in terms(text):
         where.setdefault(token, set()).add(place)

@@ -25,7 +25,7 @@ def read_weights(name: str) -> Weights:
     return Weights(**read_data(name))
 
 
-def ordering(added: NDArray[np.float64], plain: NDArray[np.float64]) -> NDArray[np.float64]:
+def shift_to_best(added: NDArray[np.float64], plain: NDArray[np.float64]) -> NDArray[np.float64]:
     """Shift `added` so that adding it to the scores `plain`, (n,) each, keeps the best score.
 
     So weights reorder the items they were fitted on, but not relative to all others.

@@ -45,8 +45,8 @@ class Wording:
     def log_probabilities(self, text: str) -> Floats:
         """The log-probability of each output for a question, (outputs,)."""
         logits = self.bias.astype(np.float64)
-        for kind, counts in enumerate(hashed(text, self.rarity.shape[1])):
-            rows, values = weighed(counts, self.rarity[kind])
+        for kind, counts in enumerate(hash_features(text, self.rarity.shape[1])):
+            rows, values = weigh(counts, self.rarity[kind])
             logits += (values @ self.weights[kind, rows]) * self.scale
         return log_softmax(logits)
 
@@ -54,19 +54,19 @@ class Wording:
 def log_softmax(logits: Floats) -> Floats:
     """Log-probabilities over the last dimension."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    found: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found
+    result: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return result
 
 
-def hashed(text: str, rows: int) -> tuple[Counter[int], Counter[int]]:
+def hash_features(text: str, rows: int) -> tuple[Counter[int], Counter[int]]:
     """Row → number of occurrences, for words and their pairs, and for pieces of words."""
-    read = text[:MOST_CHARACTERS]
-    words = terms(read)
+    excerpt = text[:MOST_CHARACTERS]
+    words = terms(excerpt)
     pairs = (f"{first} {second}" for first, second in pairwise(words))
-    return _rows((*words, *pairs), rows), _rows(_pieces(read), rows)
+    return _rows((*words, *pairs), rows), _rows(_pieces(excerpt), rows)
 
 
-def weighed(counts: Counter[int], rarity: NDArray[np.float32]) -> tuple[NDArray[np.intp], Floats]:
+def weigh(counts: Counter[int], rarity: NDArray[np.float32]) -> tuple[NDArray[np.intp], Floats]:
     """Known rows, and their weights, normalized to length 1."""
     rows = np.fromiter(sorted(counts), np.intp, len(counts))
     often = np.array([counts[row] for row in rows.tolist()], dtype=np.float64)

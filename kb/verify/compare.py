@@ -55,8 +55,8 @@ def as_tuple(output: Any) -> tuple[torch.Tensor, ...]:
         If it is neither a tensor nor a tuple of tensors.
     """
     outputs = output if isinstance(output, tuple) else (output,)
-    if not all(isinstance(each, torch.Tensor) for each in outputs):
-        kinds = ", ".join(type(each).__name__ for each in outputs)
+    if not all(isinstance(item, torch.Tensor) for item in outputs):
+        kinds = ", ".join(type(item).__name__ for item in outputs)
         raise TypeError(f"the output must be a tensor or a tuple of tensors, not {kinds}")
     return outputs
 
@@ -87,11 +87,11 @@ def compare(
     if agrees is not None and alike and any(reference.numel() for reference in references):
         return Comparison(agrees(outputs, references))
     for index, (output, reference) in enumerate(pairs):
-        found = _compare_tensor(output, reference, tolerances or TOLERANCES)
-        if found.problem is not None:
+        comparison = _compare_tensor(output, reference, tolerances or TOLERANCES)
+        if comparison.problem is not None:
             where = f"output {index}: " if len(outputs) > 1 else ""
-            return Comparison(where + found.problem, found.norm_error)
-        worst = max(worst, found.norm_error)
+            return Comparison(where + comparison.problem, comparison.norm_error)
+        worst = max(worst, comparison.norm_error)
     return Comparison(None, worst)
 
 

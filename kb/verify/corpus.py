@@ -22,7 +22,7 @@ from kb.verify.worker import COMPILING, Job, run_jobs
 # Check sizes are small (32 programs, 4 loop steps at most): the slowest take about 10 s.
 CASE_TIMEOUT_S = 60.0
 # Kernels that a refusal lists.
-_LISTED = 12
+_MAX_LISTED = 12
 
 
 def verify_corpus(
@@ -71,16 +71,16 @@ def verify_corpus(
     except EntryError as error:
         report(CheckResult(root.name, "entries", False, str(error), time.perf_counter() - start))
         return results
-    found = f"{len(corpus.techniques)} techniques, {len(corpus.kernels)} kernels"
-    report(CheckResult(root.name, "entries", True, found, time.perf_counter() - start))
+    counts = f"{len(corpus.techniques)} techniques, {len(corpus.kernels)} kernels"
+    report(CheckResult(root.name, "entries", True, counts, time.perf_counter() - start))
 
-    kernels = _selected(corpus, only)
+    kernels = _selected_kernels(corpus, only)
     digests: dict[str, str] = {}
     if cache is not None:
         for kernel in kernels:
             files = [root / name for name in (kernel.path, kernel.launcher) if name]
             digests[kernel.entry.slug] = digest_of(files, case_timeout_s)
-        kernels = [k for k in kernels if not _repeat(cache, digests[k.entry.slug], report)]
+        kernels = [k for k in kernels if not _report_cached(cache, digests[k.entry.slug], report)]
     jobs = {kernel.entry.slug: _job(root, kernel) for kernel in kernels}
     with Origin() as origin:
         run_jobs(list(jobs.values()), report, case_timeout_s, origin)
@@ -97,27 +97,27 @@ def verify_corpus(
     return results
 
 
-def _repeat(cache: ResultCache, digest: str, report: Callable[[CheckResult], None]) -> bool:
+def _report_cached(cache: ResultCache, digest: str, report: Callable[[CheckResult], None]) -> bool:
     """Report the results kept under `digest`; say whether there were any."""
-    kept = cache.read(digest)
-    for result in kept or ():
+    cached = cache.read(digest)
+    for result in cached or ():
         report(result)
-    return kept is not None
+    return cached is not None
 
 
-def _selected(corpus: Corpus, only: Sequence[str]) -> list[KernelFile]:
-    known = {kernel.entry.slug for kernel in corpus.kernels}
+def _selected_kernels(corpus: Corpus, only: Sequence[str]) -> list[KernelFile]:
+    slugs = {kernel.entry.slug for kernel in corpus.kernels}
     for slug in only:
-        if slug not in known:
-            near = difflib.get_close_matches(slug, sorted(known), n=3)
-            told = f"did you mean {', '.join(near)}?" if near else f"it has {_list(known)}"
-            raise NotFoundError(f"'{slug}' is no kernel of this corpus: {told}")
+        if slug not in slugs:
+            near = difflib.get_close_matches(slug, sorted(slugs), n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else f"it has {_list(slugs)}"
+            raise NotFoundError(f"'{slug}' is no kernel of this corpus: {hint}")
     return [kernel for kernel in corpus.kernels if not only or kernel.entry.slug in only]
 
 
 def _list(slugs: set[str]) -> str:
-    shown = ", ".join(sorted(slugs)[:_LISTED]) or "none"
-    return shown if len(slugs) <= _LISTED else f"{shown} and {len(slugs) - _LISTED} more"
+    listed = ", ".join(sorted(slugs)[:_MAX_LISTED]) or "none"
+    return listed if len(slugs) <= _MAX_LISTED else f"{listed} and {len(slugs) - _MAX_LISTED} more"
 
 
 def _job(root: Path, kernel: KernelFile) -> Job:

@@ -86,17 +86,17 @@ def _check_result(channel: Channel, job: dict[str, Any], module: KernelModule) -
     for label, size, dtype, seed in _cases(channel, job, "result"):
         inputs = module.make_inputs(size, dtype, device, seed)
         # The kernel goes first and both get copies: neither sees what the other left.
-        given = _clone(inputs)
-        actual = module.kernel_function(*given, **job["check_params"])
-        changed = _first_changed(inputs, given)
+        arguments = _clone(inputs)
+        actual = module.kernel_function(*arguments, **job["check_params"])
+        changed = _first_changed(inputs, arguments)
         if changed is not None:
             raise FailedError(f"{label}: the kernel modified its input {changed}")
-        found = compare(actual, module.reference(*_clone(inputs)), agrees=module.agrees)
-        if found.problem is not None:
-            raise FailedError(f"{label}: {found.problem}")
+        comparison = compare(actual, module.reference(*_clone(inputs)), agrees=module.agrees)
+        if comparison.problem is not None:
+            raise FailedError(f"{label}: {comparison.problem}")
         cases += 1
-        if found.norm_error >= worst:
-            worst, worst_label = found.norm_error, label
+        if comparison.norm_error >= worst:
+            worst, worst_label = comparison.norm_error, label
     return f"{cases} cases agree, largest relative error {worst:.1e} ({worst_label})"
 
 

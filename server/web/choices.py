@@ -37,7 +37,7 @@ def filter_fields(generation: Generation, chosen: Mapping[str, list[str]]) -> li
         for bottleneck in tree_view(generation)["bottlenecks"]
         for technique in bottleneck["techniques"]
     }
-    languages = sorted(generation.columns["languages"].having)
+    languages = sorted(generation.columns["languages"].codes_by_value)
     return [
         _field("kind", "Kind", _same(KINDS), chosen),
         _field("bottleneck", "Bottleneck", _same(BOTTLENECKS), chosen),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from kb.context.models import ContextRequest
 from kb.gpus import GpuSpec
 from kb.problems.analysis import Analysis, analyse
-from kb.problems.facts import card_of
+from kb.problems.facts import gpu_spec
 from kb.problems.reading import read_problem
 from kb.problems.steps import total
 from kb.profiles.keys import resolve_profile
@@ -26,7 +26,7 @@ def roofline_of(request: ContextRequest) -> Picture | None:
     InvalidInputError
         The problem cannot be read, or no card goes by the name.
     """
-    card = card_of(request.gpu)
+    card = gpu_spec(request.gpu)
     if card is None:
         return None
     analysis = analyse(read_problem(request.module), card) if request.module else None

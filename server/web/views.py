@@ -10,7 +10,7 @@ from kb.errors import NotFoundError
 from kb.index.reader import Generation
 from kb.production import production_view
 from kb.search.engine import Searcher
-from kb.search.explanation import explained
+from kb.search.explanation import explain_score
 from kb.search.models import Result, SearchResponse
 from kb.views import (
     chunk_view,
@@ -209,5 +209,5 @@ def _row(generation: Generation, result: Result) -> dict[str, Any]:
         "href": href or f"/chunk/{result.id}",
         "measured": measured,
         "excerpt": excerpt(chunk),
-        "explanation": explained(result.explanation or {}),
+        "explanation": explain_score(result.explanation or {}),
     }

@@ -21,7 +21,7 @@ from support import (
 
 from ingest.pipeline import Request, ingest
 from kb.errors import IndexUnavailableError, KbError, SourceError
-from kb.index.writer import IndexWriter, explained
+from kb.index.writer import IndexWriter, explain_write_errors
 
 
 @pytest.fixture
@@ -305,7 +305,10 @@ def test_a_full_disk_is_explained_wherever_it_strikes(
 def test_copies_that_failed_for_want_of_space_are_explained(tmp_path):
     import shutil
 
-    with pytest.raises(KbError, match="no space is left on the disk"), explained(tmp_path):
+    with (
+        pytest.raises(KbError, match="no space is left on the disk"),
+        explain_write_errors(tmp_path),
+    ):
         raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")])
 
 

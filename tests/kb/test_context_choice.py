@@ -7,8 +7,8 @@ import pytest
 from kb.context.build import build_context
 from kb.context.models import ContextRequest
 from kb.problems.analysis import analyse
-from kb.problems.attributes import attributes, row_of
-from kb.problems.facts import card_of
+from kb.problems.attributes import attributes, row_length
+from kb.problems.facts import gpu_spec
 from kb.problems.plan import plan_line
 from kb.problems.reading import read_problem
 from kb.search.opening import open_searcher
@@ -28,7 +28,7 @@ def problem(result, *inputs, layers="pass"):
 
 
 def analysed(text):
-    return analyse(read_problem(text), card_of("H200"))
+    return analyse(read_problem(text), gpu_spec("H200"))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ ROWS = {
 def test_rows_are_long_or_short_by_what_a_block_holds(name):
     result, shape, row, words = ROWS[name]
     step = analysed(problem(result, f"torch.rand({shape})")).heaviest
-    assert row_of(step) == row
+    assert row_length(step) == row
     assert attributes(step) == words
 
 
@@ -251,7 +251,7 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_the_plan_says_what_the_shapes_settle(name):
     text, told = PLANS[name]
-    line = plan_line(analysed(text), card_of("H200"))
+    line = plan_line(analysed(text), gpu_spec("H200"))
     assert line is not None
     assert line.startswith("Plan: ")
     assert told in line
@@ -261,7 +261,7 @@ def test_there_is_no_plan_where_the_facts_say_all():
     square = "torch.rand(1024, 1024)"
     assert plan_line(analysed(problem("torch.relu(a @ b)", square, square)), None) is None
     text = HEAD + "def forward(x):\n    return torch.softmax(x, -1)\n"
-    assert plan_line(analysed(text), card_of("H200")) is None
+    assert plan_line(analysed(text), gpu_spec("H200")) is None
 
 
 def test_rows_of_a_product_are_reduced_by_a_kernel_only_where_it_can(context):

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from kb.context.assuming import Assumed
+from kb.context.assuming import Assumptions
 from kb.context.build import build_context
 from kb.context.models import ContextRequest
 from kb.context.results import result_lines, settings
@@ -119,7 +119,7 @@ def test_a_reduction_behind_groups_in_a_tile_gets_the_product_that_reduces(searc
 @pytest.mark.parametrize("last", [True, False])
 def test_code_is_cut_to_the_dimension_that_is_worked_along(searcher, last):
     code = searcher.generation.kernels["softmax-dim-online"].code
-    assumed = Assumed(gpu=True, itemsize=2, sized=True, contiguous=True, last=last)
+    assumed = Assumptions(gpu=True, itemsize=2, sized=True, contiguous=True, last=last)
     form = short_form(code, (), assumed)
     assert form is not None
     ast.parse(form.code)

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.context.execute import run
 from benchmarks.context.problems import small_job
-from kb.context.assuming import Assumed
+from kb.context.assuming import Assumptions
 from kb.context.shortening import ShortForm, short_form
 from kb.corpus.loader import load_shipped_corpus, shipped_corpus
 from kb.embedders.tokens import count_tokens
@@ -150,15 +150,15 @@ def test_short_forms_compute_what_their_entries_say():
     assert {slug: problem for slug, problem in run(jobs).items() if problem} == {}
 
 
-LINEAR = Assumed(gpu=True, itemsize=2, sized=True, turned=(False, True), given=("bias",))
+LINEAR = Assumptions(gpu=True, itemsize=2, sized=True, transposed=(False, True), present=("bias",))
 # What each is cut to: a linear layer, a product of contiguous matrices, and dtype and card alone.
 CUT = {
     "matmul-tma-fused": LINEAR,
-    "matmul-row-reduce": replace(LINEAR, given=()),
-    "matmul-epilogue": replace(LINEAR, turned=(False, False), given=()),
-    "avg-pool-plain": Assumed(gpu=True, itemsize=2, sized=True),
-    "conv-shifted-rows": Assumed(gpu=True, itemsize=2, sized=True),
-    "attention-flash": Assumed(gpu=True, itemsize=2, sized=True),
+    "matmul-row-reduce": replace(LINEAR, present=()),
+    "matmul-epilogue": replace(LINEAR, transposed=(False, False), present=()),
+    "avg-pool-plain": Assumptions(gpu=True, itemsize=2, sized=True),
+    "conv-shifted-rows": Assumptions(gpu=True, itemsize=2, sized=True),
+    "attention-flash": Assumptions(gpu=True, itemsize=2, sized=True),
 }
 
 
@@ -172,7 +172,9 @@ def test_what_is_cut_to_a_problem_computes_what_its_entry_says_there():
             assert form is not None
             path = Path(shipped_corpus()) / kernel.path
             job = small_job(kernel.entry.slug, form.bare, kernel.entry.model_dump(), path)
-            jobs.append(replace(job, dtype="float16", turned=assumed.turned, given=assumed.given))
+            jobs.append(
+                replace(job, dtype="float16", turned=assumed.transposed, given=assumed.present)
+            )
     assert len(jobs) == len(CUT)
     assert {slug: problem for slug, problem in run(jobs).items() if problem} == {}
 
@@ -207,5 +209,5 @@ def test_a_parameter_that_is_given_another_value_stays_a_parameter():
     code = HOOKED.replace("kind=\"none\", after", "kind=\"none\", wide=True, after").replace(
         "    out = torch.empty", "    first = wide\n    wide = False\n    out = torch.empty"
     ).replace("    return out\n", "    return out, first, wide\n")  # fmt: skip
-    form = short_form(code, (), Assumed(gpu=True, sized=True))
+    form = short_form(code, (), Assumptions(gpu=True, sized=True))
     assert form is not None and "first = wide" in form.bare and "wide=True" in form.bare

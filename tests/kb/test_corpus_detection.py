@@ -30,15 +30,15 @@ SCREEN = Screen([pattern.body for pattern in COMPILED])
 def test_a_screen_passes_whatever_matches(pattern, data):
     text = encoded(data.draw(st.from_regex(re.compile(pattern, re.MULTILINE))))
     matching = [place for place, each in enumerate(COMPILED) if each.search(text)]
-    assert set(matching) <= set(SCREEN.passed(text))
+    assert set(matching) <= set(SCREEN.candidates(text))
 
 
 def test_words_rule_out_what_lacks_them():
     screen = Screen([r"\btl\.load\([\s\S]*?(?:\btl\.sigmoid\(|\btl\.exp\()"])
-    assert screen.passed(b"tl.load(x) tl.exp(y)") == [0]
-    assert screen.passed(b"tl.load(x) tl.sqrt(y)") == []
-    assert screen.passed(b"tl.exp(y)") == []
-    assert Screen([]).passed(b"tl.exp(y)") == []
+    assert screen.candidates(b"tl.load(x) tl.exp(y)") == [0]
+    assert screen.candidates(b"tl.load(x) tl.sqrt(y)") == []
+    assert screen.candidates(b"tl.exp(y)") == []
+    assert Screen([]).candidates(b"tl.exp(y)") == []
 
 
 @pytest.mark.parametrize("language", ["triton", "cuda"])
@@ -50,7 +50,7 @@ def test_no_shipped_pattern_matches_a_kernel_that_lacks_its_words(language):
     kernels = [each.text for each in corpus.kernels if each.entry.language == language]
     assert kernels
     for text in map(encoded, kernels):
-        passed = set(screen.passed(text))
+        passed = set(screen.candidates(text))
         left_out = [each for place, each in enumerate(patterns) if place not in passed]
         assert [each.source for each in left_out if each.search(text)] == []
 

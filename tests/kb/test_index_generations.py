@@ -467,7 +467,7 @@ def test_the_pointer_is_switched_in_one_step(index, code, monkeypatch):
 
 
 def test_a_view_of_chroma_holds_the_graph_alone_and_finds_the_same(index, tmp_path, monkeypatch):
-    monkeypatch.setattr("kb.index.chroma._LEAST_WRITTEN", 2)  # all is in the graph's files
+    monkeypatch.setattr("kb.index.chroma._MIN_WRITE", 2)  # all is in the graph's files
     folder = tmp_path / "code"
     folder.mkdir()
     stamp(folder, "first", files=40)

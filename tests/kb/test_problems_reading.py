@@ -7,7 +7,7 @@ import pytest
 
 from kb.errors import InvalidInputError
 from kb.problems.analysis import analyse
-from kb.problems.facts import bound_of, card_of, fact_lines
+from kb.problems.facts import bound_of, fact_lines, gpu_spec
 from kb.problems.reading import is_problem, read_problem
 
 BLOCK = """
@@ -189,7 +189,7 @@ def test_a_module_without_inputs_is_read_with_unknown_shapes():
         "        self.f = torch.nn.Linear(8, 16)\n"
         "    def forward(self, x):\n        return self.f(x).relu()\n"
     )
-    lines = fact_lines(analyse(read_problem(text)), card_of("H200"))
+    lines = fact_lines(analyse(read_problem(text)), gpu_spec("H200"))
     assert "linear" in lines[0]
     assert "does not state all shapes" in lines[1]
 
@@ -200,7 +200,7 @@ def test_the_bound_follows_from_bytes_and_flops(gpu, bound):
         "import torch\ndef forward(x):\n    return torch.relu(x)\n"
         "def get_inputs():\n    return [torch.rand(4096, 65536)]\n"
     )
-    assert bound_of(analyse(read_problem(text)), card_of(gpu)) == bound
+    assert bound_of(analyse(read_problem(text)), gpu_spec(gpu)) == bound
 
 
 def test_a_kernel_is_no_problem():

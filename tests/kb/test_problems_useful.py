@@ -3,7 +3,7 @@
 import pytest
 
 from kb.problems.analysis import analyse
-from kb.problems.facts import card_of, fact_lines
+from kb.problems.facts import fact_lines, gpu_spec
 from kb.problems.reading import read_problem
 
 HEAD = "import torch\nimport torch.nn.functional as F\n"
@@ -13,7 +13,7 @@ def analysed(result, *inputs, lines=""):
     names = ", ".join("abc"[: len(inputs)])
     text = f"{HEAD}def forward({names}):\n    {lines}\n    return {result}\n"
     text += f"def get_inputs():\n    return [{', '.join(inputs)}]\n"
-    return analyse(read_problem(text), card_of("H200"))
+    return analyse(read_problem(text), gpu_spec("H200"))
 
 
 def by_counting(left, right, out, n=24):
@@ -66,7 +66,7 @@ def test_a_causal_mask_is_seen_and_halves_the_work(mask):
     )  # fmt: skip
     assert (found.heaviest.name, found.heaviest.shape_class) == ("attention", "causal")
     assert found.tensor_flops / found.dense_flops == pytest.approx(0.5, abs=0.03)
-    assert "without what masks or triangles skip" in fact_lines(found, card_of("H200"))[1]
+    assert "without what masks or triangles skip" in fact_lines(found, gpu_spec("H200"))[1]
     fused = analysed("F.scaled_dot_product_attention(a, b, c, is_causal=True)", query, query, query)
     assert fused.tensor_flops / fused.dense_flops == pytest.approx(0.5, abs=0.03)
 
@@ -83,7 +83,7 @@ def test_a_bias_on_scores_is_no_causal_mask():
 
 def test_float32_products_are_bound_by_three_tf32_products():
     square = "torch.rand(4096, 4096)"
-    card = card_of("H200")
+    card = gpu_spec("H200")
     line = fact_lines(analysed("a @ b", square, square), card)[2]
     three = 3 * 2 * 4096**3 / card.dense_flops("tf32")
     assert f"{three * 1e6:.3g} us by FLOPs in three TF32 products" in line
@@ -95,6 +95,6 @@ def test_float32_products_are_bound_by_three_tf32_products():
     halves = fact_lines(analysed("a @ b", f"{square}.half()", f"{square}.half()"), card)[2]
     assert "TF32" not in halves
     # A card whose TF32 rate is that of float32 gains nothing by three products.
-    line = fact_lines(analysed("a @ b", square, square), card_of("RTX 4090"))[2]
+    line = fact_lines(analysed("a @ b", square, square), gpu_spec("RTX 4090"))[2]
     assert "in float32" in line
     assert "three" not in line

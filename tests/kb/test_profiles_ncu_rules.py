@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from kb.profiles.ncu_rules import excess_said, figures_said
+from kb.profiles.ncu_rules import rule_figures, rule_remark
 from kb.profiles.reading import read_profile
 from kb.vocabulary import find_metric
 
@@ -68,32 +68,32 @@ def by_alias(metrics):
     ],
 )  # fmt: skip
 def test_the_stall_that_a_rule_names_is_read_with_its_share(reason, alias):
-    assert by_alias(figures_said(STALL.format(25.1, reason, 81.5))) == {f"stall_{alias}": 81.5}
+    assert by_alias(rule_figures(STALL.format(25.1, reason, 81.5))) == {f"stall_{alias}": 81.5}
 
 
 def test_other_sentences_give_no_stall():
-    assert figures_said(STALL.format(25.1, "waiting for a reason of tomorrow", 81.5)) == {}
-    assert figures_said(STALL.format(25.1, L1TEX, 250)) == {}
-    assert figures_said("Check the Warp Stall Sampling table for the top stall locations.") == {}
+    assert rule_figures(STALL.format(25.1, "waiting for a reason of tomorrow", 81.5)) == {}
+    assert rule_figures(STALL.format(25.1, L1TEX, 250)) == {}
+    assert rule_figures("Check the Warp Stall Sampling table for the top stall locations.") == {}
 
 
 def test_bank_conflicts_and_sector_use_are_read():
     kind = "pipe_lsu{}_mem_shared_op_ld.sum"
-    assert figures_said(CONFLICTS) == {
+    assert rule_figures(CONFLICTS) == {
         "l1tex__data_bank_conflicts_" + kind.format(""): 31_457_280,
         "l1tex__data_" + kind.format("_wavefronts"): 33_554_432,
     }
-    assert by_alias(figures_said(SECTORS)) == {"global_store_efficiency": 12.5}
-    assert figures_said(SECTORS.replace("to L1TEX", "to DRAM")) == {}
-    assert figures_said(SECTORS.replace("global", "local")) == {}
+    assert by_alias(rule_figures(SECTORS)) == {"global_store_efficiency": 12.5}
+    assert rule_figures(SECTORS.replace("to L1TEX", "to DRAM")) == {}
+    assert rule_figures(SECTORS.replace("global", "local")) == {}
 
 
 def test_excessive_sectors_are_a_remark():
-    assert excess_said(EXCESS) == (
+    assert rule_remark(EXCESS) == (
         "ncu counts 58720256 excessive sectors of uncoalesced global accesses, 78 % of all"
     )
-    assert excess_said(EXCESS.replace("78%", "0%")) is None
-    assert excess_said(SECTORS) is None
+    assert rule_remark(EXCESS.replace("78%", "0%")) is None
+    assert rule_remark(SECTORS) is None
 
 
 def test_rules_of_the_console_are_joined_and_change_nothing_measured():
@@ -120,8 +120,8 @@ def test_rules_of_the_details_page_are_read():
 def test_no_rule_stalls_the_reader():
     started = time.process_time()
     for text in (STALL, CONFLICTS, SECTORS, EXCESS, " cycles being stalled ", "results in 1"):
-        figures_said(text * 20_000)
-        excess_said(text * 20_000)
+        rule_figures(text * 20_000)
+        rule_remark(text * 20_000)
     read_profile(ROWS + "    OPT   x\n" + "          stalled by 1  2\n" * 100_000, "p")
     read_profile(ROWS + "    OPT   x\n" * 100_000, "p")
     assert time.process_time() - started < 4.0

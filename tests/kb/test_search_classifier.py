@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 
 from kb.embedders import load_embedder
-from kb.search.classifier import FLOOR, UNKNOWN, Classifier, Learned, Network, shipped, together
-from kb.search.wording import KINDS, MOST_CHARACTERS, Wording, hashed
+from kb.search.classifier import (
+    FLOOR,
+    UNKNOWN,
+    Classifier,
+    Network,
+    TrainedModels,
+    combine,
+    shipped,
+)
+from kb.search.wording import KINDS, MOST_CHARACTERS, Wording, hash_features
 from kb.vocabulary import taxonomy
 
 PLACES = {"technique:b": 0, "kernel:k": 1, "technique:new": 2, "technique:a": 3}
@@ -25,7 +33,7 @@ def learned(*logits):
         np.zeros((3, 1), np.float32),
         outputs,
     )
-    return Learned(network, wording(bias=outputs))
+    return TrainedModels(network, wording(bias=outputs))
 
 
 def wording(weights=0, bias=(0.0, 0.0, 0.0)):
@@ -80,7 +88,7 @@ def test_a_symptom_is_read_without_the_words_of_its_cure(query, technique):
 
 def test_words_are_weighed_by_how_often_and_how_rarely_they_occur():
     weights = np.zeros((KINDS, ROWS, 3), np.int8)
-    (row,) = hashed("barrier", ROWS)[0]
+    (row,) = hash_features("barrier", ROWS)[0]
     weights[0, row] = (10, 0, -10)
     logs = wording(weights).log_probabilities("barrier")
     assert logs == pytest.approx(np.array([0, -10, -20]) - np.log1p(np.exp(-10)), abs=1e-3)
@@ -94,9 +102,9 @@ def test_any_text_gets_probabilities(text):
 
 def test_a_long_text_is_read_from_its_beginning():
     text = "one thread adds up what all others wrote. " * 100
-    assert hashed(text, ROWS) == hashed(text[:MOST_CHARACTERS], ROWS)
+    assert hash_features(text, ROWS) == hash_features(text[:MOST_CHARACTERS], ROWS)
 
 
 def test_what_one_model_rules_out_the_other_cannot_make_sure():
     sure, ruled_out = np.log([0.98, 0.01, 0.01]), np.log([1e-6, 0.5, 0.5])
-    assert np.exp(together(sure, ruled_out)) == pytest.approx([0.007, 0.4965, 0.4965], abs=1e-3)
+    assert np.exp(combine(sure, ruled_out)) == pytest.approx([0.007, 0.4965, 0.4965], abs=1e-3)

@@ -87,7 +87,7 @@ def test_a_filter_leaves_out_entries_and_the_words_of_what_it_leaves_out(one, in
         nothing = np.zeros(generation.columns.count, dtype=np.bool_)
         flat = np.ones(len(entries.rows), dtype=np.float32)
         scores = entries.score(["skew"], generation.lexical, flat, nothing)
-        assert not scores.found.any()
+        assert not scores.eligible.any()
         assert not scores.fused.any()
 
 
@@ -96,10 +96,10 @@ def test_what_is_ahead_passes_a_part_on_to_what_belongs_with_it(index):
         entries = Entries(generation)
         scores = np.full(len(entries.names), 0.2)
         scores[entries.names.index("kernel:swizzled")] = 0.9
-        passed = dict(zip(entries.names, entries.passed_on(scores), strict=True))
+        passed = dict(zip(entries.names, entries.neighbour_gains(scores), strict=True))
         assert {name for name, value in passed.items() if value} == {"technique:pid-swizzling"}
         scores[entries.names.index("technique:persistent-kernel")] = 0.9
-        passed = dict(zip(entries.names, entries.passed_on(scores), strict=True))
+        passed = dict(zip(entries.names, entries.neighbour_gains(scores), strict=True))
         assert passed["kernel:streams"] > 0
         assert passed["kernel:swizzled"] == passed["kernel:plain"] == 0
 

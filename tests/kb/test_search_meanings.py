@@ -8,7 +8,7 @@ from support import add, searcher
 from kb.corpus.loader import load_shipped_corpus
 from kb.embedders import load_embedder
 from kb.search.engine import Searcher
-from kb.search.meanings import field_of, meant_by, shown_by
+from kb.search.meanings import code_meaning, domain_terms, query_meaning
 from kb.search.models import Filters
 from kb.search.opening import open_searcher
 from kb.vocabulary import find_metric, load_yaml
@@ -116,18 +116,18 @@ def test_a_counter_that_is_no_problem_is_said_to_be_none(one):
 
 
 def test_a_profile_of_many_counters_is_weighed_by_its_gates(one):
-    few = meant_by("stall_barrier 30", {find_metric("stall_barrier").name: 30.0})
+    few = query_meaning("stall_barrier 30", {find_metric("stall_barrier").name: 30.0})
     many = dict.fromkeys(
         (find_metric(a).name for a in ("stall_barrier", "l2_hit_rate", "ipc")), 30.0
     )
-    said = meant_by("stall_barrier 30 l2_hit_rate 30 ipc 30", many)
+    said = query_meaning("stall_barrier 30 l2_hit_rate 30 ipc 30", many)
     name = "technique:synchronization-reduction"
     assert said.entries[name] < few.entries[name] / 2
 
 
 def test_the_words_of_a_sentence_are_no_name_of_a_counter():
-    assert meant_by("each warp is stalled waiting for its siblings", {}).entries == {}
-    assert meant_by("barriers between the two phases", {}).entries == {}
+    assert query_meaning("each warp is stalled waiting for its siblings", {}).entries == {}
+    assert query_meaning("barriers between the two phases", {}).entries == {}
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ def test_the_words_of_a_sentence_are_no_name_of_a_counter():
 )
 def test_patterns_of_code_are_read_as_symptoms(code, technique):
     kernel = f"__global__ void k(float *y) {{\n  int i = threadIdx.x;\n{code}\n}}"
-    assert max(shown_by(kernel).entries.items(), key=lambda item: item[1])[0] == (
+    assert max(code_meaning(kernel).entries.items(), key=lambda item: item[1])[0] == (
         f"technique:{technique}"
     )
-    assert f"technique:{technique}" in meant_by(code, {}).entries
+    assert f"technique:{technique}" in query_meaning(code, {}).entries
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_patterns_of_code_are_read_as_symptoms(code, technique):
     ],
 )
 def test_what_good_kernels_have_as_well_is_no_symptom(code):
-    assert not shown_by(code).entries
+    assert not code_meaning(code).entries
 
 
 def test_meanings_name_entries_and_metrics_that_exist():
@@ -175,7 +175,7 @@ def test_meanings_name_entries_and_metrics_that_exist():
 
 def test_words_that_other_fields_have_are_not_the_field_s():
     for word in ("kernel", "warp", "tile", "split", "cuda", "gpu", "driver", "shuffle", "thread"):
-        assert field_of(word).terms == 0, word
-    assert field_of("geglu mlp").terms == 2
-    assert field_of("liger rope").neutral >= {"liger", "rope"}
-    assert field_of("pin_memory=True").outside
+        assert domain_terms(word).terms == 0, word
+    assert domain_terms("geglu mlp").terms == 2
+    assert domain_terms("liger rope").neutral >= {"liger", "rope"}
+    assert domain_terms("pin_memory=True").outside

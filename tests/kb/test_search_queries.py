@@ -76,8 +76,8 @@ def test_an_operator_is_read_by_the_words_that_tag_code(read, query, op):
     ],
 )
 def test_identifiers_are_told_from_words(read, query, symbols, only, plain):
-    said = read(query)
-    assert (said.symbols, said.only_symbols, said.plain_word) == (symbols, only, plain)
+    query = read(query)
+    assert (query.symbols, query.only_symbols, query.plain_word) == (symbols, only, plain)
 
 
 def test_an_identifier_names_the_technique_whose_patterns_it_meets(read):
@@ -86,13 +86,13 @@ def test_an_identifier_names_the_technique_whose_patterns_it_meets(read):
 
 
 def test_pasted_code_is_read_without_its_comments(read):
-    said = read(CUDA)
-    assert said.pasted.names == ("scale_rows",)
-    assert said.pasted.language == "cuda"
-    assert "tensor cores" not in said.pasted.code
-    assert said.techniques == ()
-    assert said.wants_kernel
-    assert said.languages == ("cuda",)
+    understanding = read(CUDA)
+    assert understanding.pasted.names == ("scale_rows",)
+    assert understanding.pasted.language == "cuda"
+    assert "tensor cores" not in understanding.pasted.code
+    assert understanding.techniques == ()
+    assert understanding.wants_kernel
+    assert understanding.languages == ("cuda",)
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_what_is_no_code_is_not_taken_for_code(query):
 
 
 def test_metrics_with_values_are_read_from_a_list(read):
-    said = read("l2_hit_rate: 30\ndram_throughput: 91")
-    assert sorted(said.metrics.values()) == [30.0, 91.0]
+    understanding = read("l2_hit_rate: 30\ndram_throughput: 91")
+    assert sorted(understanding.metrics.values()) == [30.0, 91.0]

@@ -9,7 +9,7 @@ from kb.search.entries import Entries
 from kb.search.names import NamedRows
 from kb.search.query import QueryReader
 from kb.search.ranking import Ranker
-from kb.search.weighing import FEATURES, Said, Weighing
+from kb.search.weighing import FEATURES, Signals, Weighing
 from kb.search.weights import read_weights
 
 pytestmark = pytest.mark.usefixtures("module_checks_in_process")
@@ -31,10 +31,10 @@ def features(generation, query, near=None):
     flat = np.zeros(len(entries.rows), dtype=np.float32) if near is None else near(entries)
     tokens = generation.lexical.query_tokens(query)
     scores = entries.score(tokens, generation.lexical, flat, None)
-    said = Ranker(understood, generation, NamedRows(generation.columns)).said(entries.places)
+    signals = Ranker(understood, generation, NamedRows(generation.columns)).signals(entries.places)
     weighing = Weighing(generation, entries)
     learned = np.linspace(0.1, 0.9, len(entries.names))
-    found = weighing.features(scores, understood, said, scores.fused, learned)
+    found = weighing.features(scores, understood, signals, scores.fused, learned)
     assert found.shape == (len(FEATURES), len(entries.names))
     return entries, dict(zip(FEATURES, found, strict=True))
 
@@ -91,8 +91,8 @@ def test_few_entries_are_scored_without_weights(generation):
     nothing = np.zeros(len(entries.names))
     scores = entries.score(["swizzl"], generation.lexical, np.zeros(len(entries.rows)), None)
     understood = QueryReader(generation).read("swizzle")
-    said = Said(nothing, nothing, nothing)
-    assert not weighing.added(scores, understood, said, scores.fused, nothing).any()
+    signals = Signals(nothing, nothing, nothing)
+    assert not weighing.corrections(scores, understood, signals, scores.fused, nothing).any()
 
 
 def test_what_a_metric_is_called_names_no_technique_and_no_operator(generation):

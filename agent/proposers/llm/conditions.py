@@ -10,7 +10,7 @@ from kb.dtypes import full_dtype
 from kb.errors import KbError
 from kb.gpus import GpuSpec, find_spec
 from kb.problems.analysis import analyse
-from kb.problems.plan import known_lines
+from kb.problems.plan import fact_sheet
 from kb.problems.reading import read_problem
 
 # Norm-wise error that a result may have against the exact one, and that of its worst element:
@@ -52,7 +52,7 @@ def conditions(state: SearchState) -> tuple[str, ...]:
 
 def facts(state: SearchState) -> tuple[str, ...]:
     """What can be read of the problem: operators, work, floor. Empty where it cannot be read."""
-    return known_lines(state.problem.source, state.problem.stem, state.dtype, _spec(state))
+    return fact_sheet(state.problem.source, state.problem.stem, state.dtype, _spec(state))
 
 
 def dtype_of(state: SearchState) -> str | None:

@@ -17,7 +17,7 @@ from agent.proposers.recipe.rewrites import rewrite_graph
 from judge.graph import Graph, export_graph
 from kb.errors import KbError
 from kb.problems.reading import read_problem
-from kb.problems.useful import part_of
+from kb.problems.useful import triangle_of
 
 # The family of a kernel that shows no technique.
 FAMILY = "recipe"
@@ -194,7 +194,7 @@ def _triangles(graph: Graph, source: str) -> dict[str, int]:
     """Inputs of the graph that the problem's text makes as triangles, and which."""
     inputs = [node for node in graph.nodes.values() if node.op == "input"]
     try:
-        parts = [part_of(input_) for input_ in read_problem(source).inputs]
+        parts = [triangle_of(input_) for input_ in read_problem(source).inputs]
     except KbError:
         return {}
     if len(parts) != len(inputs):

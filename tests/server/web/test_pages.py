@@ -9,7 +9,7 @@ from markup_checks import assert_confined, assert_well_made, by_id, links, parse
 from test_endpoints import assert_problem
 
 from kb.records import Chunk
-from kb.search.explanation import explained
+from kb.search.explanation import explain_score
 from server.tokens import TokenFile
 from server.web.excerpts import excerpt
 
@@ -144,7 +144,7 @@ def test_the_parts_of_every_score_add_up_to_it_and_each_is_explained(client, que
     results = client.post("/v1/search", json={"query": query, "explain": True}).json()["results"]
     assert results
     for result in results:
-        told = explained(result["explanation"])
+        told = explain_score(result["explanation"])
         assert result["score"] == pytest.approx(min(told.total / told.highest, 1), abs=2e-6)
         assert all(part.meaning for part in (*told.ranks, *told.added)), told
         assert len(told.ranks) + len(told.added) == len(result["explanation"]) - 1
@@ -168,7 +168,7 @@ def test_every_part_that_the_ranking_may_add_is_explained():
     source = inspect.getsource(ranking.Ranker) + inspect.getsource(engine.Searcher)
     names = set(re.findall(r'"([a-z ]+)": ', source)) - {"relevance"}
     assert {"fused", "example matches", "kind", "gates", "source quality"} < names
-    told = explained(dict.fromkeys(names, 0.5))
+    told = explain_score(dict.fromkeys(names, 0.5))
     assert {part.name for part in told.added if part.meaning} == names
 
 

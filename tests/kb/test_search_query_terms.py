@@ -3,9 +3,9 @@
 import pytest
 from support import TinyCorpus, add, opened, searcher
 
-from kb.search.asked import asked_terms
 from kb.search.models import Filters
 from kb.search.query import QueryReader
+from kb.search.query_terms import query_terms
 
 pytestmark = pytest.mark.usefixtures("module_checks_in_process")
 
@@ -23,7 +23,7 @@ def index(tmp_path_factory):
 def asked(index):
     with opened(index) as generation:
         reader = QueryReader(generation)
-        yield lambda query: asked_terms(reader.read(query), generation.lexical)
+        yield lambda query: query_terms(reader.read(query), generation.lexical)
 
 
 @pytest.mark.parametrize(
