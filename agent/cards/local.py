@@ -19,7 +19,7 @@ from kb.errors import InvalidInputError, KbError
 R = TypeVar("R", bound=BaseModel)
 
 # What can be checked at once without a GPU: each process holds torch, about 1 GB.
-_DRY: Final = 2
+_DRY_RUN_CARDS: Final = 2
 
 
 class Works(BaseModel):
@@ -110,28 +110,28 @@ def local_cards(
     if gpus != "all" and not (gpus.isdecimal() and int(gpus) >= 1):
         raise InvalidInputError(f"the number of GPUs must be a number or 'all', not '{gpus}'")
     if interpret:
-        count = _DRY if gpus == "all" else int(gpus)
+        count = _DRY_RUN_CARDS if gpus == "all" else int(gpus)
         return CardPool([LocalCard(f"CPU {n}", None, device="cpu") for n in range(count)])
     if not has_gpu():
         raise KbError("no GPU was found; --interpret does a dry run without one")
     with closing(JudgeProcess()) as first:
-        found = first.ask(Describe(), silent)
-    wanted = len(found.devices) if gpus == "all" else int(gpus)
-    if wanted > len(found.devices):
-        raise InvalidInputError(f"{wanted} GPUs were requested, but there are {len(found.devices)}")
-    named = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
-    numbers = [int(device.removeprefix("cuda:")) for device in found.devices[:wanted]]
-    names = [named[n].strip() if n < len(named) else str(n) for n in numbers] * per_card
+        host = first.ask(Describe(), silent)
+    count = len(host.devices) if gpus == "all" else int(gpus)
+    if count > len(host.devices):
+        raise InvalidInputError(f"{count} GPUs were requested, but there are {len(host.devices)}")
+    visible = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu.strip()]
+    numbers = [int(device.removeprefix("cuda:")) for device in host.devices[:count]]
+    names = [visible[n].strip() if n < len(visible) else str(n) for n in numbers] * per_card
     cards = []
     for place, name in enumerate(names):
         environment, cores = {"CUDA_VISIBLE_DEVICES": name}, share_of_cores(place, len(names))
-        make = partial(JudgeProcess, silence=silence, environment=environment, cores=cores)
-        cards.append(LocalCard(f"GPU {name}", found.gpu, make))
+        start_process = partial(JudgeProcess, silence=silence, environment=environment, cores=cores)
+        cards.append(LocalCard(f"GPU {name}", host.gpu, start_process))
     return CardPool(cards)
 
 
 def share_of_cores(place: int, places: int) -> frozenset[int]:
     """Numbers of the cores of one judging process: compilers of all get in each other's way."""
     cores = sorted(os.sched_getaffinity(0))
-    each = max(1, len(cores) // places)
-    return frozenset(cores[place * each % len(cores) :][:each])
+    count = max(1, len(cores) // places)
+    return frozenset(cores[place * count % len(cores) :][:count])

@@ -77,7 +77,7 @@ class CardPool:
             while True:
                 if self.ended:
                     raise PausedError("interrupted")
-                of_kind = [each for each in self._all if kind is None or each.kind == kind]
+                of_kind = [card for card in self._all if kind is None or card.kind == kind]
                 if not of_kind:
                     why = f" ({self.lost[-1]})" if self.lost else ""
                     raise NeedsGpuError(f"no {kind or 'device'} is left{why}")
@@ -104,11 +104,11 @@ class CardPool:
     @contextmanager
     def lend(self, kind: str | None = None) -> Iterator["Lent"]:
         """A card for one run, and others of its kind where it is lost; see `take`."""
-        lent = Lent(self, self.take(kind))
+        worker = Lent(self, self.take(kind))
         try:
-            yield lent
+            yield worker
         finally:
-            card, lent.card = lent.card, None
+            card, worker.card = worker.card, None
             if card is not None:
                 self.give_back(card)
 

@@ -119,14 +119,14 @@ class BatchFolder:
     @property
     def waiting(self) -> int:
         """Requests without a reply: not sent, or sent and not answered."""
-        return sum(1 for each in self._asked() if self._awaits(each))
+        return sum(1 for request_id in self._asked() if self._awaits(request_id))
 
     def result(self, custom_id: str) -> Result | None:
         """Result of a request; None if there is no final one yet."""
-        found = self._results.get(custom_id)
-        if found is None or found.body is not None or not found.passing:
-            return found
-        return found if found.count >= MOST_ASKED else None
+        result = self._results.get(custom_id)
+        if result is None or result.body is not None or not result.passing:
+            return result
+        return result if result.count >= MOST_ASKED else None
 
     def ask(self, custom_id: str, body: Mapping[str, Any]) -> None:
         """Write a request down, unless it is waiting for its reply already.
@@ -167,9 +167,9 @@ class BatchFolder:
 
     def _awaits(self, custom_id: str) -> bool:
         """Whether it was sent more often than it was answered."""
-        found = self._results.get(custom_id, Result())
-        asked = self._sent[custom_id] + (custom_id in self._unsent)
-        return found.body is None and asked > found.count
+        result = self._results.get(custom_id, Result())
+        sent_count = self._sent[custom_id] + (custom_id in self._unsent)
+        return result.body is None and sent_count > result.count
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -184,13 +184,13 @@ class BatchFolder:
         self._read_requests()
         for path in sorted(self.root.glob("results*.jsonl")):
             self._read_results(path)
-        strangers = sorted(self._results.keys() - self._asked())
-        if strangers:
-            more = f" and {len(strangers) - 3} more" if len(strangers) > 3 else ""
+        foreign_ids = sorted(self._results.keys() - self._asked())
+        if foreign_ids:
+            more = f" and {len(foreign_ids) - 3} more" if len(foreign_ids) > 3 else ""
             self.notes.append(
-                f"results for requests that were not made here: {', '.join(strangers[:3])}{more}"
+                f"results for requests that were not made here: {', '.join(foreign_ids[:3])}{more}"
             )
-        if any(self._results.get(each, Result()).count > self._sent[each] for each in self._unsent):
+        if any(self._results.get(id_, Result()).count > self._sent[id_] for id_ in self._unsent):
             self._move()
 
     def _sizes(self) -> dict[Path, int]:
@@ -213,10 +213,10 @@ class BatchFolder:
             while line := file.readline(4 * MAX_REPLY_BYTES):
                 if not line.strip():
                     continue
-                mark = hashlib.sha256(line.strip()).digest()
-                if mark in self._seen:  # a partial file that was fetched twice
+                digest = hashlib.sha256(line.strip()).digest()
+                if digest in self._seen:  # a partial file that was fetched twice
                     continue
-                self._seen.add(mark)
+                self._seen.add(digest)
                 try:
                     self._count(_Line.model_validate_json(line))
                 except ValidationError:
@@ -225,14 +225,14 @@ class BatchFolder:
             self.notes.append(f"{path}: {damaged} lines are not results, or are cut off")
 
     def _count(self, line: _Line) -> None:
-        found = self._results.setdefault(line.custom_id, Result())
-        found.count += 1
+        result = self._results.setdefault(line.custom_id, Result())
+        result.count += 1
         response = line.response
         if response is not None and response.status_code == _OK and response.body is not None:
-            found.body = response.body
+            result.body = response.body
             return
-        found.status = response.status_code if response is not None else None
-        found.message = _message(line)
+        result.status = response.status_code if response is not None else None
+        result.message = _message(line)
 
     def _move(self, before: Callable[[Path], None] = lambda _: None) -> None:
         """`requests.jsonl` under the next number of `sent`; nothing is left unsent."""
@@ -267,22 +267,22 @@ class BatchEndpoint:
             It was refused, or the reply is not a chat completion.
         """
         body = {"model": self.model, **payload}
-        name = custom_id(body)
-        found = self.folder.result(name)
-        if found is None:
-            self.folder.ask(name, body)
-            raise WaitingError(f"waiting for the reply to {name} in {self.folder.root}")
-        if found.body is None:
+        request_id = custom_id(body)
+        result = self.folder.result(request_id)
+        if result is None:
+            self.folder.ask(request_id, body)
+            raise WaitingError(f"waiting for the reply to {request_id} in {self.folder.root}")
+        if result.body is None:
             raise EndpointError(
-                f"the batch in {self.folder.root} has an error for {name}: {found.message}",
-                status_code=found.status,
-                detail=found.message,
+                f"the batch in {self.folder.root} has an error for {request_id}: {result.message}",
+                status_code=result.status,
+                detail=result.message,
             )
         try:
-            return Reply.of(found.body)
+            return Reply.of(result.body)
         except (ValidationError, ValueError, RecursionError) as error:
             raise EndpointError(
-                f"the reply to {name} in {self.folder.root} is not a chat completion",
+                f"the reply to {request_id} in {self.folder.root} is not a chat completion",
                 status_code=_OK,
             ) from error
 
@@ -313,11 +313,11 @@ def requests_in(path: Path, *, cut: bool = False) -> Iterator[tuple[str, str]]:
         data = path.read_bytes()
     except FileNotFoundError:
         return
-    sound = data.rfind(b"\n") + 1
-    if cut and sound < len(data):
+    valid = data.rfind(b"\n") + 1
+    if cut and valid < len(data):
         with path.open("r+b") as file:
-            file.truncate(sound)
-    for number, line in enumerate(data[:sound].decode(errors="replace").split("\n"), 1):
+            file.truncate(valid)
+    for number, line in enumerate(data[:valid].decode(errors="replace").split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -331,5 +331,5 @@ def _message(line: _Line) -> str:
         return one_line(line.error.message or line.error.code)
     body = line.response.body if line.response is not None else None
     error = (body or {}).get("error")
-    said = error.get("message") if isinstance(error, dict) else error
-    return one_line(said or "no reason is given")
+    reason = error.get("message") if isinstance(error, dict) else error
+    return one_line(reason or "no reason is given")

@@ -73,14 +73,14 @@ class BatchClient:
                 yield note.with_suffix(".jsonl")
 
     def _one(self, path: Path) -> str | None:
-        known = _known(path)
-        if known.fetched:
+        state = _known(path)
+        if state.fetched:
             return None
-        if known.batch is None:
-            known = Sent(batch=self._created(path))
-            _note(path, known)
-        assert known.batch is not None
-        batch = self.client.batches.retrieve(known.batch)
+        if state.batch is None:
+            state = Sent(batch=self._created(path))
+            _note(path, state)
+        assert state.batch is not None
+        batch = self.client.batches.retrieve(state.batch)
         if batch.status == _FAILED:
             path.rename(path.with_suffix(".failed"))
             errors = batch.errors.data if batch.errors is not None and batch.errors.data else []
@@ -92,9 +92,9 @@ class BatchClient:
         if batch.status not in _ENDED:
             counts = batch.request_counts
             done = f", {counts.completed} of {counts.total} done" if counts is not None else ""
-            return f"{known.batch}: {batch.status}{done}"
+            return f"{state.batch}: {batch.status}{done}"
         self._fetch(path, batch)
-        _note(path, Sent(batch=known.batch, fetched=True))
+        _note(path, Sent(batch=state.batch, fetched=True))
         return None
 
     def _created(self, path: Path) -> str:
@@ -105,35 +105,35 @@ class BatchClient:
                 return batch.id
         with path.open("rb") as file:
             uploaded = self.client.files.create(file=file, purpose="batch")
-        made = self.client.batches.create(
+        created = self.client.batches.create(
             input_file_id=uploaded.id, endpoint=URL, completion_window="24h", metadata={_MARK: mark}
         )
-        return made.id
+        return created.id
 
     def _fetch(self, path: Path, batch: Any) -> None:
         """Write replies and errors to `results-NNNN.jsonl`, whole."""
-        files = [each for each in (batch.output_file_id, batch.error_file_id) if each]
-        texts = [self.client.files.content(file).text for file in files]
+        file_ids = [file_id for file_id in (batch.output_file_id, batch.error_file_id) if file_id]
+        texts = [self.client.files.content(file_id).text for file_id in file_ids]
         lines = [line for text in texts for line in text.splitlines() if line.strip()]
-        answered = {_id_of(line) for line in lines}
-        for name, _ in requests_in(path):
-            if name not in answered:
+        answered_ids = {_id_of(line) for line in lines}
+        for request_id, _ in requests_in(path):
+            if request_id not in answered_ids:
                 error = {"code": f"batch_{batch.status}", "message": f"the batch {batch.status}"}
-                lines.append(json.dumps({"id": batch.id, "custom_id": name, "error": error}))
+                lines.append(json.dumps({"id": batch.id, "custom_id": request_id, "error": error}))
         text = "\n".join(lines) + "\n"
         write_atomically(self.folder.root / f"results-{path.stem}.jsonl", text)
 
 
 def _id_of(line: str) -> str | None:
     try:
-        found = json.loads(line)
+        data = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found.get("custom_id") if isinstance(found, dict) else None
+    return data.get("custom_id") if isinstance(data, dict) else None
 
 
-def _note(path: Path, sent: Sent) -> None:
-    write_atomically(path.with_suffix(".json"), sent.model_dump_json() + "\n")
+def _note(path: Path, state: Sent) -> None:
+    write_atomically(path.with_suffix(".json"), state.model_dump_json() + "\n")
 
 
 def _known(path: Path) -> Sent:

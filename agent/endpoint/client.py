@@ -155,15 +155,15 @@ class Endpoint:
         self.model = model
         self._timeout = timeout
         self._secrets = [
-            each for each in (key, _password(base_url)) if each and len(each) >= _SHORTEST_SECRET
+            text for text in (key, _password(base_url)) if text and len(text) >= _SHORTEST_SECRET
         ]
         try:
             self.client = openai.OpenAI(
                 base_url=base_url, api_key=key or _NO_KEY, max_retries=max_retries, timeout=timeout
             )
         except Exception as error:  # a malformed URL surfaces as an error of the HTTP library
-            shown = self.scrub(str(base_url))
-            raise EndpointError(f"'{shown}' is not a usable endpoint URL") from error
+            url = self.scrub(str(base_url))
+            raise EndpointError(f"'{url}' is not a usable endpoint URL") from error
         self.url = _bare(str(self.client.base_url))
         """Where requests go, without credentials."""
 
@@ -178,7 +178,7 @@ class Endpoint:
         import openai  # noqa: PLC0415
 
         client: Any = self.client  # its overloads do not take plain dictionaries
-        started = time.monotonic()
+        start = time.monotonic()
         try:
             raw = client.chat.completions.with_raw_response.create(model=self.model, **payload)
             text = raw.http_response.text
@@ -194,9 +194,7 @@ class Endpoint:
             )
         try:
             body = _well_formed(json.loads(self.scrub(text)))
-            return Reply.of(
-                body, seconds=time.monotonic() - started, retries=int(raw.retries_taken)
-            )
+            return Reply.of(body, seconds=time.monotonic() - start, retries=int(raw.retries_taken))
         except (ValidationError, ValueError, RecursionError) as error:
             raise EndpointError(
                 f"{self.url} does not answer as a chat endpoint does: check --base-url",
@@ -249,9 +247,9 @@ def _broken_off(error: "openai.APIConnectionError") -> bool:
 
 def _long_wait(error: "openai.APIStatusError") -> str | None:
     """Seconds of Retry-After, if longer than the client waits."""
-    told = error.response.headers.get("retry-after", "")
-    long = told.isascii() and told.isdigit() and int(told[:9]) > _LONGEST_WAIT
-    return told[:9] if long else None
+    seconds = error.response.headers.get("retry-after", "")
+    too_long = seconds.isascii() and seconds.isdigit() and int(seconds[:9]) > _LONGEST_WAIT
+    return seconds[:9] if too_long else None
 
 
 def _well_formed(body: Any) -> Any:

@@ -31,7 +31,7 @@ class Report:
     """None: the run was interrupted before its start was judged; then all else is empty."""
     contenders: list[tables.Contender]
     running: list[tables.Step]
-    rounds: list[story.Telling]
+    rounds: list[story.RoundStory]
     metrics: list[tables.MetricRow]
     lineage: list[story.Line]
     accounting: list[tuple[str, str]]
@@ -102,12 +102,12 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
         over = f", {gain:.2f}x over the start" if gain is not None else ""
         return f"Returned: the problem's own model, run with {form}{over}. No candidate is faster."
     if not summary.better:
-        given = "the given kernel" if config.given else "eager PyTorch"
-        return f"Speedup: none. No candidate is faster than the start ({given})."
+        start = "the given kernel" if config.given else "eager PyTorch"
+        return f"Speedup: none. No candidate is faster than the start ({start})."
     rows = {row.name: row for row in summary.rows}
-    told = [
-        f"{change(rows[name])} over {said}"
-        for name, said in (
+    speedups = [
+        f"{change(rows[name])} over {label}"
+        for name, label in (
             ("start", "the start"),
             ("torch.compile", "torch.compile"),
             ("max-autotune", "max-autotune"),
@@ -115,7 +115,7 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
         if name in rows and rows[name].ratio is not None
     ]
     unsure = "" if summary.confirmed else " Not confirmed in one session with all baselines."
-    return f"Speedup of the best kernel: {'; '.join(told)}.{unsure}"
+    return f"Speedup of the best kernel: {'; '.join(speedups)}.{unsure}"
 
 
 def _state(record: Record) -> str:
@@ -127,7 +127,7 @@ def _state(record: Record) -> str:
 def _machine(root: Path) -> dict[str, Any]:
     """`environment.json`; empty where it is lost, which a report survives."""
     try:
-        found = json.loads((root / "environment.json").read_bytes())
+        data = json.loads((root / "environment.json").read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}

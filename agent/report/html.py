@@ -40,7 +40,7 @@ def cited(text: str) -> Markup:
     link = Markup('<a href="{0}" rel="noreferrer">{0}</a>')
     # Every second part is an address, since the pattern is a group.
     parts = enumerate(_LINK.split(line(text)))
-    return Markup("").join(link.format(part) if at % 2 else escape(part) for at, part in parts)
+    return Markup("").join(link.format(part) if i % 2 else escape(part) for i, part in parts)
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Final
 
 from agent.optimize.events import Advised
 from agent.report.gather import FIGURE, Report
-from agent.report.story import Attempt, Telling, why_failed
+from agent.report.story import Attempt, RoundStory, why_failed
 from agent.report.words import line, milliseconds, percent, visible
 
 # What Markdown or HTML would take as markup; a backslash before each makes it a character.
@@ -14,14 +14,14 @@ _MARKUP: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$])")
 _FENCE: Final = re.compile(r"`{3,}")
 
 
-def escaped(text: str, most: int = 400) -> str:
+def escaped(text: str, max_chars: int = 400) -> str:
     """Untrusted text as one line, with markup escaped."""
-    return _MARKUP.sub(r"\\\1", line(text, most))
+    return _MARKUP.sub(r"\\\1", line(text, max_chars))
 
 
 def fenced(source: str, language: str) -> str:
     """Source in a fence that it cannot close."""
-    longest = max((len(each) for each in _FENCE.findall(source)), default=2)
+    longest = max((len(run) for run in _FENCE.findall(source)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{visible(source).rstrip()}\n{fence}"
 
@@ -30,7 +30,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
     """A table; columns of `numbers` are set to the right."""
     rule = ["---:" if number in numbers else "---" for number in range(len(head))]
     lines = [" | ".join(row) for row in (head, rule, *rows)]
-    return "\n".join(f"| {each} |" for each in lines)
+    return "\n".join(f"| {text} |" for text in lines)
 
 
 def markdown(report: Report) -> str:
@@ -46,9 +46,9 @@ def markdown(report: Report) -> str:
         *(block for round_ in report.rounds for block in _round(round_)),
         *_lineage(report),
         "## Cost",
-        table(("what", "how much"), [(escaped(a), escaped(b)) for a, b in report.accounting]),
+        table(("what", "how much"), [(escaped(k), escaped(v)) for k, v in report.accounting]),
         "## Environment",
-        table(("what", "value"), [(escaped(a), escaped(b)) for a, b in report.environment]),
+        table(("what", "value"), [(escaped(k), escaped(v)) for k, v in report.environment]),
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -77,11 +77,11 @@ def _contenders(report: Report) -> list[str]:
         "The floor is the least time that the measured memory bandwidth and compute rate allow "
         "for the problem's bytes and operations; a kernel above 100 % needs fewer."
     )
-    told = [f"- {contender.name}: {escaped(one)}" for contender in report.contenders
-            for one in contender.disclosures]  # fmt: skip
-    told += [f"- Note: {escaped(note)}" for note in report.summary.notes]
-    if told:
-        blocks.append("\n".join(told))
+    remarks = [f"- {contender.name}: {escaped(disclosure)}" for contender in report.contenders
+            for disclosure in contender.disclosures]  # fmt: skip
+    remarks += [f"- Note: {escaped(note)}" for note in report.summary.notes]
+    if remarks:
+        blocks.append("\n".join(remarks))
     if report.figure is not None:
         blocks.append(f"![Times of all candidates by round]({FIGURE})")
     return blocks
@@ -117,8 +117,8 @@ def _best(report: Report) -> list[str]:
         f"round {candidate.round}; verdict: {best.outcome.verdict or 'not judged'}."
     ]
     if report.chunks:
-        named = ", ".join(escaped(chunk, 80) for chunk in report.chunks)
-        facts.append(f"Knowledge that this kernel or its ancestors list as used: {named}.")
+        chunk_names = ", ".join(escaped(chunk, 80) for chunk in report.chunks)
+        facts.append(f"Knowledge that this kernel or its ancestors list as used: {chunk_names}.")
     if report.citations:
         facts.append("The contexts that showed it cite:")
         facts.append("\n".join(f"- {escaped(citation)}" for citation in report.citations))
@@ -139,21 +139,21 @@ def _metrics(report: Report) -> list[str]:
     return ["## Metrics before and after", table(head, rows, (2, 3, 4))]
 
 
-def _round(telling: Telling) -> list[str]:
-    told = telling.round
-    state = "" if told.closed is not None else " (interrupted)"
-    blocks = [f"## Round {told.number}{state}"]
-    if told.advised is not None:
-        blocks += _advised(told.advised)
-    if told.proposed is not None and told.proposed.crossover is not None:
-        first, second = told.proposed.crossover
+def _round(story: RoundStory) -> list[str]:
+    round_ = story.round
+    state = "" if round_.closed is not None else " (interrupted)"
+    blocks = [f"## Round {round_.number}{state}"]
+    if round_.advised is not None:
+        blocks += _advised(round_.advised)
+    if round_.proposed is not None and round_.proposed.crossover is not None:
+        first, second = round_.proposed.crossover
         blocks.append(f"Asked to combine `{first}` and `{second}`.")
-    if telling.attempts:
-        blocks.append("\n".join(told for attempt in telling.attempts for told in _attempt(attempt)))
-    lines = [f"- `{candidate.id}` was proposed but not judged" for candidate in telling.unjudged]
-    lines += [f"- Retired: family {escaped(each)}" for each in telling.retired]
-    lines += [f"- Note: {escaped(note)}" for note in telling.notes]
-    reflections = told.reflected.notes if told.reflected is not None else ()
+    if story.attempts:
+        blocks.append("\n".join(text for attempt in story.attempts for text in _attempt(attempt)))
+    lines = [f"- `{candidate.id}` was proposed but not judged" for candidate in story.unjudged]
+    lines += [f"- Retired: family {escaped(family)}" for family in story.retired]
+    lines += [f"- Note: {escaped(note)}" for note in story.notes]
+    reflections = round_.reflected.notes if round_.reflected is not None else ()
     lines += [f"- Reflection: {escaped(reflection, 1000)}" for reflection in reflections]
     return [*blocks, "\n".join(lines)] if lines else blocks
 
@@ -165,13 +165,13 @@ def _advised(advised: Advised) -> list[str]:
         lines = [f"Diagnosis of `{advised.leader}`: {escaped(diagnosis.headline)}"]
         for finding in diagnosis.findings:
             lines.append(f"- {escaped(finding.cause)} ({finding.category})")
-            for one in finding.evidence:
-                told = f"{one.label}: {one.value:.4g} {one.unit}"
-                lines.append(f"  - {escaped(told)}: {escaped(one.meaning)}")
+            for item in finding.evidence:
+                text = f"{item.label}: {item.value:.4g} {item.unit}"
+                lines.append(f"  - {escaped(text)}: {escaped(item.meaning)}")
         blocks.append("\n".join(lines))
     if context.chunks:
-        named = ", ".join(escaped(chunk, 80) for chunk in context.chunks)
-        blocks.append(f"Context, {context.tokens} tokens: {named}")
+        chunk_names = ", ".join(escaped(chunk, 80) for chunk in context.chunks)
+        blocks.append(f"Context, {context.tokens} tokens: {chunk_names}")
         if context.citations:
             blocks.append("\n".join(f"- {escaped(citation)}" for citation in context.citations))
     return blocks
@@ -192,8 +192,8 @@ def _attempt(attempt: Attempt) -> list[str]:
     if candidate.note:
         lines.append(f"  - {escaped(candidate.note)}")
     if candidate.chunks:
-        named = ", ".join(escaped(chunk, 80) for chunk in candidate.chunks)
-        lines.append(f"  - Used: {named}")
+        chunk_names = ", ".join(escaped(chunk, 80) for chunk in candidate.chunks)
+        lines.append(f"  - Used: {chunk_names}")
     if reason := why_failed(attempt.judged):
         lines.append(f"  - Reason: {escaped(reason)}")
     return lines
@@ -203,11 +203,11 @@ def _lineage(report: Report) -> list[str]:
     if not report.lineage:
         return []
     lines = []
-    for each in report.lineage:
-        outcome = each.judged.outcome
+    for entry in report.lineage:
+        outcome = entry.judged.outcome
         time = f"{milliseconds(outcome.median_ms)} ms" if outcome.timed else str(outcome.stage)
-        told = time if outcome.right else f"failed at {outcome.stage}"
-        also = f", also from {', '.join(each.also)}" if each.also else ""
-        family = escaped(each.judged.family)
-        lines.append(f"{'  ' * each.depth}- `{each.judged.id}` {family}: {told}{also}")
+        status = time if outcome.right else f"failed at {outcome.stage}"
+        also = f", also from {', '.join(entry.also)}" if entry.also else ""
+        family = escaped(entry.judged.family)
+        lines.append(f"{'  ' * entry.depth}- `{entry.judged.id}` {family}: {status}{also}")
     return ["## Lineage", "\n".join(lines)]

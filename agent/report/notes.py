@@ -52,20 +52,20 @@ def write_notes(root: Path) -> list[Path]:
     """
     config, record = read_run(root)
     folder = root / FOLDER
-    wanted = {
-        folder / f"{note.candidate}.md": _file(note, text)
+    contents = {
+        folder / f"{note.candidate}.md": _note_file(note, text)
         for note, text in notes_of(config, record, root)
     }
-    for path, text in wanted.items():
+    for path, text in contents.items():
         if not path.is_file() or path.read_bytes() != text.encode():
             write_atomically(path, text)
     for path in folder.glob("*.md"):
-        if path not in wanted:
+        if path not in contents:
             try:
                 path.unlink()
             except OSError as error:
                 raise cannot_write(path, error) from error
-    return list(wanted)
+    return list(contents)
 
 
 def notes_of(config: RunConfig, record: Record, root: Path) -> Iterator[tuple[Note, str]]:
@@ -76,14 +76,14 @@ def notes_of(config: RunConfig, record: Record, root: Path) -> Iterator[tuple[No
     standing = record.standing
     if standing is None or config.interpret or None in (standing.gpu, standing.architecture):
         return
-    teller = _Teller(config, record, standing, root)
+    writer = _NoteWriter(config, record, standing, root)
     first: dict[str, Judged] = {}
     for judged in record.history:
         first.setdefault(judged.id, judged)
-    yield from filter(None, map(teller.note, first.values()))
+    yield from filter(None, map(writer.note, first.values()))
 
 
-class _Teller:
+class _NoteWriter:
     """Writes the notes of one run."""
 
     def __init__(self, config: RunConfig, record: Record, standing: Standing, root: Path) -> None:
@@ -113,30 +113,30 @@ class _Teller:
         if confirmed is None or not confirmed.judged.outcome.timed:
             return judged.outcome
         last = confirmed.judged.outcome
-        fresh = {ratio.over for ratio in last.ratios}
-        ratios = (*last.ratios, *(e for e in judged.outcome.ratios if e.over not in fresh))
+        final = {ratio.over for ratio in last.ratios}
+        ratios = (*last.ratios, *(r for r in judged.outcome.ratios if r.over not in final))
         return last.model_copy(update={"ratios": ratios, "profile": judged.outcome.profile})
 
     def _timed(self, judged: Judged, outcome: Outcome) -> tuple[Note, str] | None:
-        compared = self._compared(judged, outcome)
-        if compared is None:
+        comparison = self._compared(judged, outcome)
+        if comparison is None:
             return None
-        ratio, told = compared
+        ratio, sentence = comparison
         if not ratio.significant:
             word, title = "none", "no change beyond the noise"
         elif ratio.ratio > 1:
             word, title = "faster", f"{ratio.ratio:.3f}x faster"
         else:
             word, title = "slower", f"slower, {ratio.ratio:.3f}x"
-        lines = [f"{told}: {_change(ratio)}."]
+        lines = [f"{sentence}: {_change(ratio)}."]
         # A parent that is also the start is described once.
-        said = {ratio.over}
+        described = {ratio.over}
         if ratio.over == "leader" and self._beside.get(judged.id) == self._record.start.id:
-            said.add("start")
+            described.add("start")
         lines += [
-            f"Against {_CONTENDERS[each.over]}: {_change(each)}."
-            for each in outcome.ratios
-            if each.over in _CONTENDERS and each.over not in said and _sound(each)
+            f"Against {_CONTENDERS[other.over]}: {_change(other)}."
+            for other in outcome.ratios
+            if other.over in _CONTENDERS and other.over not in described and _is_finite(other)
         ]
         share = outcome.floor_fraction
         floor = f", {share:.0%} of the floor" if share is not None else ""
@@ -149,12 +149,12 @@ class _Teller:
     def _compared(self, judged: Judged, outcome: Outcome) -> tuple[Ratio, str] | None:
         """What it is judged by: its parent where both were timed together, else the start."""
         leader = self._beside.get(judged.id)
-        usable = {e.over: e for e in outcome.ratios if _sound(e)}
+        usable = {ratio.over: ratio for ratio in outcome.ratios if _is_finite(ratio)}
         paired = usable.get("leader")
         parents = judged.candidate.parents
         if paired is not None and leader in parents:
-            only = "its parent" if len(parents) == 1 else "one of its parents"
-            return paired, f"Compared with {only} {leader}, in one session"
+            which = "its parent" if len(parents) == 1 else "one of its parents"
+            return paired, f"Compared with {which} {leader}, in one session"
         if "start" in usable:
             return usable["start"], "Compared with the start of the run, in one session"
         if paired is not None:
@@ -164,19 +164,19 @@ class _Teller:
 
     def _failed(self, judged: Judged, outcome: Outcome) -> tuple[Note, str]:
         word = "cheat" if outcome.verdict is Verdict.CHEAT else "wrong"
-        at = "did not compile or load" if outcome.stage is Stage.COMPILE else _WORDS[word]
-        lines = [f"Failed: the kernel {at} (verdict {outcome.verdict})."]
+        how = "did not compile or load" if outcome.stage is Stage.COMPILE else _WORDS[word]
+        lines = [f"Failed: the kernel {how} (verdict {outcome.verdict})."]
         if outcome.stage is Stage.COMPILE and outcome.error in _FAILURES:
             lines.append(f"Kind of error: {outcome.error}.")
         lines += self._case(judged)
-        fixed = [
-            fix.candidate.id
+        repair_ids = [
+            repair.candidate.id
             for round_ in self._record.rounds.values()
-            for fix in round_.repaired.values()
-            if fix.failed == judged.id and fix.candidate is not None
+            for repair in round_.repaired.values()
+            if repair.failed == judged.id and repair.candidate is not None
         ]
-        if any(each.id in fixed[:1] and each.outcome.right for each in self._record.history):
-            lines.append(f"A repair of it, {fixed[0]}, is right.")
+        if any(item.id in repair_ids[:1] and item.outcome.right for item in self._record.history):
+            lines.append(f"A repair of it, {repair_ids[0]}, is right.")
         note = self._head(judged, f"failed ({word})", "failed")
         return note, self._text(judged, note, lines)
 
@@ -229,17 +229,17 @@ class _Teller:
         # None is written, too: what dtype the problem gives is in its own file.
         dtype = f", {note.dtype}" if note.dtype else ""
         head = f"{note.operator}{shapes}{dtype}, on {note.gpu} ({note.architecture})."
-        named = f"Change: {self._family(judged)}."
+        change = f"Change: {self._family(judged)}."
         if note.technique is not None:
             title = technique_titles()[note.technique]
-            named = f"Technique, as its proposer named it: {title} ({note.technique})."
+            change = f"Technique, as its proposer named it: {title} ({note.technique})."
         parameters = _parameters(judged)
-        told = [head, named, *lines, *([parameters] if parameters else [])]
+        paragraphs = [head, change, *lines, *([parameters] if parameters else [])]
         versions = self._standing.versions
-        made = [f"{name} {versions[name]}" for name in ("torch", "triton") if name in versions]
-        if made:
-            told.append(f"Measured with {', '.join(made)}.")
-        return "\n".join(told)
+        tools = [f"{name} {versions[name]}" for name in ("torch", "triton") if name in versions]
+        if tools:
+            paragraphs.append(f"Measured with {', '.join(tools)}.")
+        return "\n".join(paragraphs)
 
 
 _WORDS: Final = {"cheat": "did not do the work, or not in the time it claims", "wrong": "was wrong"}
@@ -256,35 +256,35 @@ def operator_of(stem: str) -> str:
 
 def _shapes(config: RunConfig) -> str:
     try:
-        found = input_shapes(config.problem.source, config.problem.name) or []
+        all_shapes = input_shapes(config.problem.source, config.problem.name) or []
     except KbError:
         return ""
-    shapes = ["x".join(map(str, shape)) or "scalar" for shape in found[:_MOST_SHAPES]]
-    more = [f"and {len(found) - _MOST_SHAPES} more"] if len(found) > _MOST_SHAPES else []
+    shapes = ["x".join(map(str, shape)) or "scalar" for shape in all_shapes[:_MOST_SHAPES]]
+    more = [f"and {len(all_shapes) - _MOST_SHAPES} more"] if len(all_shapes) > _MOST_SHAPES else []
     return ", ".join([*shapes, *more])[:200]
 
 
 def _change(ratio: Ratio) -> str:
-    told = f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f})"
+    interval = f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f})"
     if not ratio.significant:
-        return f"no change beyond the noise {told}"
-    return f"{ratio.ratio:.3f}x {'faster' if ratio.ratio > 1 else 'as fast (slower)'} {told}"
+        return f"no change beyond the noise {interval}"
+    return f"{ratio.ratio:.3f}x {'faster' if ratio.ratio > 1 else 'as fast (slower)'} {interval}"
 
 
-def _sound(ratio: Ratio) -> bool:
-    return all(math.isfinite(each) and each > 0 for each in (ratio.ratio, ratio.low, ratio.high))
+def _is_finite(ratio: Ratio) -> bool:
+    return all(math.isfinite(value) and value > 0 for value in (ratio.ratio, ratio.low, ratio.high))
 
 
 def _parameters(judged: Judged) -> str:
     """Numbers that were chosen; words could be anything."""
-    found = [
+    settings = [
         f"{name}={value}"
         for name, value in sorted(judged.candidate.params.items())
         if _PARAMETER.match(name) and isinstance(value, int | float)
     ]
-    return f"Parameters: {', '.join(found[:_MOST_PARAMETERS])}." if found else ""
+    return f"Parameters: {', '.join(settings[:_MOST_PARAMETERS])}." if settings else ""
 
 
-def _file(note: Note, text: str) -> str:
+def _note_file(note: Note, text: str) -> str:
     head = yaml.safe_dump(note.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return f"---\n{head}---\n{text}\n"

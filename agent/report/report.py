@@ -30,13 +30,13 @@ def write_report(root: Path) -> Written:
     RunFolderError
         `root` is no run folder, its journal is damaged, or it cannot be written.
     """
-    found = gather(root)
-    written = Written(
-        root / MARKDOWN, root / HTML, root / FIGURE if found.figure is not None else None
+    report = gather(root)
+    files = Written(
+        root / MARKDOWN, root / HTML, root / FIGURE if report.figure is not None else None
     )
-    if written.figure is not None and found.figure is not None:
-        write_atomically(written.figure, found.figure)
-    write_atomically(written.markdown, markdown(found))
-    write_atomically(written.html, html(found))
+    if files.figure is not None and report.figure is not None:
+        write_atomically(files.figure, report.figure)
+    write_atomically(files.markdown, markdown(report))
+    write_atomically(files.html, html(report))
     write_notes(root)
-    return written
+    return files

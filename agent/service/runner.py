@@ -33,7 +33,7 @@ _SWEEP_S: Final = 60.0
 _MOST_ATTEMPTS: Final = 2
 # Judging ends at once on request; the steps after it take this long at most.
 _LAST_S: Final = 10.0
-_SAID: Final = 200
+_MAX_LINE_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class _Reporter:
                 phases.append(Phase(name=name, started=now()))
                 self._written = 0.0
             if line:
-                phases[-1] = phases[-1].model_copy(update={"said": line[:_SAID]})
+                phases[-1] = phases[-1].model_copy(update={"said": line[:_MAX_LINE_CHARS]})
             update = {"phases": phases, "steps": self.job.steps + 1}
             self.job = self.job.model_copy(update=update)
             if time.monotonic() - self._written >= _REPORT_S:
@@ -121,27 +121,27 @@ class Runner:
             self._stopping.wait(_ELECTION_S)
 
     def _serve(self) -> None:
-        worked = swept = time.monotonic() - _SWEEP_S
+        last_work = last_sweep = time.monotonic() - _SWEEP_S
         while not self._stopping.is_set():
             moment = time.monotonic()
-            if moment - swept >= _SWEEP_S:
+            if moment - last_sweep >= _SWEEP_S:
                 self.store.sweep(self.limits.keep)
-                swept = moment
+                last_sweep = moment
             job = self.store.take()
             if job is not None:
                 self._one(job)
-                worked = time.monotonic()
+                last_work = time.monotonic()
                 continue
-            if moment - worked >= _IDLE_S:
+            if moment - last_work >= _IDLE_S:
                 self.work.close()
             self._stopping.wait(_POLL_S)
         self.work.close()
 
     def _one(self, job: EvaluationJob) -> None:
-        before = job.attempts - 1
-        if before >= _MOST_ATTEMPTS:
-            tried = job.model_copy(update={"attempts": before})
-            self._over(tried, None, f"interrupted {before} times: send it again")
+        attempts = job.attempts - 1
+        if attempts >= _MOST_ATTEMPTS:
+            interrupted = job.model_copy(update={"attempts": attempts})
+            self._over(interrupted, None, f"interrupted {attempts} times: send it again")
             return
         try:
             request = self.store.request(job.id)
@@ -153,13 +153,13 @@ class Runner:
         shown = self.store.shown_at_start(job.id, request)
         folder = self.store.folder
         shutil.rmtree(folder, ignore_errors=True)  # of a process that died
-        found: list[EvaluationAnswer | BaseException] = []
+        outcomes: list[EvaluationAnswer | BaseException] = []
 
         def work() -> None:
             try:
-                found.append(self.work.run(folder, request, shown, reporter.tell))
+                outcomes.append(self.work.run(folder, request, shown, reporter.tell))
             except BaseException as error:
-                found.append(error)
+                outcomes.append(error)
 
         self.work.begin()
         thread = threading.Thread(target=work, name="evaluation", daemon=True)
@@ -167,7 +167,7 @@ class Runner:
         why = self._watch(job, thread)
         reported = reporter.close()
         shutil.rmtree(folder, ignore_errors=True)
-        outcome = found[0] if found else None
+        outcome = outcomes[0] if outcomes else None
         if self._forgets_cancelled(job):
             return
         if isinstance(outcome, EvaluationAnswer):

@@ -97,7 +97,7 @@ class Work:
         self._cancelled = False
 
     def run(
-        self, folder: Path, request: EvaluationRequest, shown: Sequence[str], tell: Tell
+        self, folder: Path, request: EvaluationRequest, shown_ids: Sequence[str], tell: Tell
     ) -> EvaluationAnswer:
         """Judge a candidate to the end.
 
@@ -115,14 +115,14 @@ class Work:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         try:
-            return self._run(_Task(request, problem, kernel, tell), shown)
+            return self._run(_Task(request, problem, kernel, tell), shown_ids)
         except JudgeError:
             raise
         except BaseException:
             self.close()  # its answer may be on its way still: not to be taken for the next one's
             raise
 
-    def _run(self, task: _Task, shown: Sequence[str]) -> EvaluationAnswer:
+    def _run(self, task: _Task, shown_ids: Sequence[str]) -> EvaluationAnswer:
         request, notes = task.request, task.notes
         evaluation = self._evaluate(task)
         spec = _card(evaluation, notes)
@@ -136,39 +136,39 @@ class Work:
         context: ContextResponse | None = None
         if request.context is not None:
             task.tell(PhaseName.RETRIEVE, "")
-            asked = self.context_request(
+            query = self.context_request(
                 request,
                 request.context,
-                shown,
+                shown_ids,
                 diagnosis=diagnosis,
                 metrics=profile.metrics if profile is not None else None,
                 spec=spec,
                 language=evaluation.language,
             )
             try:
-                context = self.knowledge.context(asked)
-                if context.abstained and request.context.query is None and asked.query:
+                context = self.knowledge.context(query)
+                if context.abstained and request.context.query is None and query.query:
                     # A name and a diagnosis may say too little where the kernel's text says enough.
-                    context = self.knowledge.context(asked.model_copy(update={"query": None}))
+                    context = self.knowledge.context(query.model_copy(update={"query": None}))
             except KbError as error:
                 notes.append(f"no context: {error}")
-        given = chunks_of(context) if context is not None else ()
-        fresh = [each for each in dict.fromkeys(given) if each not in set(shown)]
+        chunk_names = chunks_of(context) if context is not None else ()
+        new_names = [name for name in dict.fromkeys(chunk_names) if name not in set(shown_ids)]
         return EvaluationAnswer(
             verdict=evaluation.verdict,
             evaluation=evaluation,
             profile=profile,
             diagnosis=diagnosis,
             context=context,
-            shown=[*shown, *fresh][-MOST_EXCLUDED:],
+            shown=[*shown_ids, *new_names][-MOST_EXCLUDED:],
             notes=notes,
         )
 
     @staticmethod
     def context_request(
         request: EvaluationRequest,
-        wanted: ContextWanted,
-        shown: Sequence[str],
+        options: ContextWanted,
+        shown_ids: Sequence[str],
         *,
         diagnosis: Diagnosis | None = None,
         metrics: dict[str, float] | None = None,
@@ -176,32 +176,32 @@ class Work:
         language: str = "",
     ) -> ContextRequest:
         """The request to the index for an evaluation."""
-        query = wanted.query or query_of(request.name or "", diagnosis, shown).strip(". ")
+        query = options.query or query_of(request.name or "", diagnosis, shown_ids).strip(". ")
         cuda = language == "cuda" or request.kernel_language == "cuda"
-        written: Literal["triton", "cuda"] = "cuda" if cuda else "triton"
+        target: Literal["triton", "cuda"] = "cuda" if cuda else "triton"
         return ContextRequest(
             query=query or None,
             kernel=request.kernel,
             profile=finite(metrics) or None,
-            gpu=wanted.gpu or (spec.architecture if spec is not None else None),
-            language=written,
-            max_tokens=wanted.tokens,
-            max_chars=wanted.max_chars,
-            max_examples=wanted.max_examples,
-            exclude=list(shown),
+            gpu=options.gpu or (spec.architecture if spec is not None else None),
+            language=target,
+            max_tokens=options.tokens,
+            max_chars=options.max_chars,
+            max_examples=options.max_examples,
+            exclude=list(shown_ids),
         )
 
     def _evaluate(self, task: _Task) -> Evaluation:
         task.tell(PhaseName.JUDGE, "")
         judge, device = self._ready(task)
-        asked = Evaluate.like(
+        request = Evaluate.like(
             task.request,
             problem=task.problem,
             kernel=task.kernel,
             device=device,
             baselines=tuple(dict.fromkeys((EAGER, *task.request.baselines))),
         )
-        return judge.ask(asked, task.teller(PhaseName.JUDGE)).evaluation
+        return judge.ask(request, task.teller(PhaseName.JUDGE)).evaluation
 
     def _profile(self, task: _Task) -> Profile | None:
         if task.request.interpret:
@@ -210,10 +210,10 @@ class Work:
         task.tell(PhaseName.PROFILE, "")
         try:
             judge, device = self._ready(task)
-            asked = TakeProfile.like(
+            request = TakeProfile.like(
                 task.request, problem=task.problem, kernel=task.kernel, device=device
             )
-            return judge.ask(asked, task.teller(PhaseName.PROFILE)).profile
+            return judge.ask(request, task.teller(PhaseName.PROFILE)).profile
         except (JudgeError, JudgeLostError) as error:
             task.notes.append(f"not profiled: {error}")
             return None
