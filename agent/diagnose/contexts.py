@@ -25,9 +25,9 @@ def answers(
         No card goes by the name.
     """
     facts = gather(Measured(profile), card_of(request.gpu), source=request.kernel)
-    found = diagnose(facts, shelf_of(generation), language=request.language)
+    diagnosis = diagnose(facts, shelf_of(generation), language=request.language)
     columns = [
         [(advice.slug, finding.cause) for advice in finding.techniques]
-        for finding in found.findings
+        for finding in diagnosis.findings
     ]
-    return [each for row in zip_longest(*columns) for each in row if each is not None]
+    return [pair for row in zip_longest(*columns) for pair in row if pair is not None]

@@ -63,7 +63,7 @@ def diagnose(
     case = Case(facts, position, decision)
     findings, shortfall = select(case)
     language = language or (facts.source.language if facts.source is not None else None)
-    said = (*notes, *_gaps(facts, position), *shortfall)
+    all_notes = (*notes, *_gaps(facts, position), *shortfall)
     return Diagnosis(
         headline=headline(facts, position, decision, findings),
         kernel=facts.kernel,
@@ -72,7 +72,7 @@ def diagnose(
         why=decision.why,
         roofline=position,
         findings=advise(findings, facts, shelf, language),
-        notes=said,
+        notes=all_notes,
         ignored=ignored,
     )
 
@@ -91,9 +91,9 @@ def headline(
                 f"{name} is at the memory roof but moves {ratio:.1f} times the bytes that are "
                 "needed: move fewer bytes."
             )
-        wasted = next((finding for finding in findings if finding.rule in WASTEFUL), None)
-        if wasted is not None:
-            return f"{name} is at the memory roof and may move bytes needlessly: {wasted.cause}"
+        wasteful = next((finding for finding in findings if finding.rule in WASTEFUL), None)
+        if wasteful is not None:
+            return f"{name} is at the memory roof and may move bytes needlessly: {wasteful.cause}"
         if any(finding.rule == "possible-rereads" for finding in findings):
             return f"{name} is at the memory roof: only moving fewer bytes is faster."
         attained = ""
@@ -116,8 +116,8 @@ def headline(
 def _unknown(name: str, facts: Facts, position: Roofline, findings: Sequence[Finding]) -> str:
     """What can be said where the bottleneck is not known."""
     if findings:
-        told = "too little was measured to name the bottleneck, but there are findings"
-        return f"{name}: {told}: {findings[0].cause}"
+        reason = "too little was measured to name the bottleneck, but there are findings"
+        return f"{name}: {reason}: {findings[0].cause}"
     share = position.floor_fraction
     if facts.floor is None or facts.metrics or not share or share > NO_FLOOR:
         return f"{name}: no diagnosis, because none of the given values shows what limits it."

@@ -32,10 +32,10 @@ _CATEGORY = 0.1
 # A kernel that does it already gains little from reading about it.
 _ALREADY_USED = 0.3
 # Techniques below this speak against themselves.
-_LEAST = 0.15
+_MIN_SCORE = 0.15
 # The corpus's three bottlenecks, for the four of a diagnosis: arithmetic at a limit is a matter of
 # which units do it, and that stands under utilization; a few lie under latency.
-_HOME = {
+_CORPUS_BOTTLENECKS = {
     Bottleneck.MEMORY: {"memory"},
     Bottleneck.COMPUTE: {"utilization", "latency"},
     Bottleneck.LATENCY: {"latency"},
@@ -77,7 +77,7 @@ def shelf_from_corpus(root: Path | None = None) -> Shelf:
     """The techniques of a corpus folder, read once; by default of the shipped one."""
     corpus = load_corpus(root) if root else load_shipped_corpus()
     return Shelf(
-        _ordered(file.entry for file in corpus.techniques),
+        _sorted_entries(file.entry for file in corpus.techniques),
         {file.entry.slug: file.entry for file in corpus.kernels},
     )
 
@@ -108,12 +108,12 @@ def shelf_or_corpus(folder: Path) -> Shelf:
 def shelf_of(generation: "Generation") -> Shelf:
     """The techniques of an open index."""
     return Shelf(
-        _ordered(record.entry for record in generation.techniques.values()),
+        _sorted_entries(record.entry for record in generation.techniques.values()),
         {slug: record.entry for slug, record in generation.kernels.items()},
     )
 
 
-def _ordered(entries: Iterable[Technique]) -> tuple[Technique, ...]:
+def _sorted_entries(entries: Iterable[Technique]) -> tuple[Technique, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.slug))
 
 
@@ -126,17 +126,17 @@ def advise(
     """
     used = _already_used(facts, shelf.techniques, language)
     fitting = shelf.fitting(language, facts.architecture)
-    given: set[str] = set()
+    advised: set[str] = set()
     answered = []
     for finding in findings:
         weighed = [
             _weigh(entry, finding, facts, shelf, language=language, used=used) for entry in fitting
         ]
-        advice = [each for each in weighed if each is not None]
-        advice.sort(key=lambda each: (-each.score, each.slug))
-        fresh = [each for each in advice if each.slug not in given]
-        best = tuple((fresh or advice)[:MOST])
-        given |= {each.slug for each in best}
+        advice = [item for item in weighed if item is not None]
+        advice.sort(key=lambda item: (-item.score, item.slug))
+        new = [item for item in advice if item.slug not in advised]
+        best = tuple((new or advice)[:MOST])
+        advised |= {item.slug for item in best}
         answered.append(finding.model_copy(update={"techniques": best}))
     return tuple(answered)
 
@@ -146,8 +146,8 @@ def _already_used(
 ) -> frozenset[str]:
     if facts.source is None:
         return frozenset()
-    found = Detector(list(entries)).techniques(facts.source.text, language or facts.source.language)
-    return frozenset(found)
+    slugs = Detector(list(entries)).techniques(facts.source.text, language or facts.source.language)
+    return frozenset(slugs)
 
 
 def _decisive(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -181,7 +181,7 @@ def _weigh(
         for gate in entry.when
         if gate.metric in metrics
     )
-    at_home = bool(_HOME[finding.category] & set(entry.bottlenecks))
+    at_home = bool(_CORPUS_BOTTLENECKS[finding.category] & set(entry.bottlenecks))
     if entry.slug not in suggested and not (rule.open and on_evidence and at_home):
         return None
     score = _GATES * verdict.support + (_CATEGORY if at_home else 0.0)
@@ -196,7 +196,7 @@ def _weigh(
     if entry.slug in used:
         score *= _ALREADY_USED
         against.insert(0, "the kernel already uses it")
-    if score < _LEAST:
+    if score < _MIN_SCORE:
         return None
     if device is None and entry.architectures != ("sm_80",):
         reasons.append(f"needs {describe_targets(entry.architectures)}")
