@@ -29,9 +29,9 @@ class Key(Model):
     @classmethod
     def of(cls, config: RunConfig, gpu: str, versions: Mapping[str, str]) -> "Key":
         """The key of a run on a card, with the versions that matter."""
-        kept = {name: versions[name] for name in _VERSIONS if name in versions}
+        relevant = {name: versions[name] for name in _VERSIONS if name in versions}
         sha256, dtype, tf32 = config.problem.sha256, config.dtype, config.tf32
-        return cls(problem_sha256=sha256, dtype=dtype, tf32=tf32, gpu=gpu, versions=kept)
+        return cls(problem_sha256=sha256, dtype=dtype, tf32=tf32, gpu=gpu, versions=relevant)
 
     @property
     def digest(self) -> str:
@@ -64,15 +64,15 @@ class BaselineCache:
     def get(self, key: Key) -> Cached | None:
         """The entry of this key; None if there is none or its file is damaged."""
         try:
-            found = Cached.model_validate_json(self._path(key).read_bytes())
+            entry = Cached.model_validate_json(self._path(key).read_bytes())
         except (OSError, ValidationError):
             return None
-        return found if found.key == key else None
+        return entry if entry.key == key else None
 
-    def put(self, cached: Cached) -> str | None:
+    def put(self, entry: Cached) -> str | None:
         """Store an entry; returns a note if that fails, which only costs time later."""
         try:
-            write_atomically(self._path(cached.key), cached.model_dump_json(indent=1) + "\n")
+            write_atomically(self._path(entry.key), entry.model_dump_json(indent=1) + "\n")
         except RunFolderError as error:
             return f"baselines are not cached: {error.__cause__ or error}"
         return None

@@ -28,9 +28,9 @@ def read(path: Path) -> tuple[list[Event], int]:
     except OSError as error:
         raise RunFolderError(f"cannot read {path}: {error.strerror}") from error
     events: list[Event] = []
-    sound = 0
+    valid = 0
     for number, line in enumerate(data.splitlines(keepends=True), 1):
-        end = sound + len(line)
+        end = valid + len(line)
         if not line.endswith(b"\n"):
             break
         try:
@@ -40,8 +40,8 @@ def read(path: Path) -> tuple[list[Event], int]:
                 break  # a torn page: the line's end reached the disk, its middle did not
             what = first_problem(error)
             raise RunFolderError(f"{path}:{number}: not an event of a run: {what}") from error
-        sound = end
-    return events, sound
+        valid = end
+    return events, valid
 
 
 class Journal:

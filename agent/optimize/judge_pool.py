@@ -54,23 +54,23 @@ class JudgePool:
         """Find the devices and make a process for each, once."""
         if self._described is None:
             self._all.append(self.start_process())
-            found = self._all[0].ask(Describe.like(self.config), silent)
-            devices = found.devices * (self.processes if self.config.interpret else 1)
+            description = self._all[0].ask(Describe.like(self.config), silent)
+            devices = description.devices * (self.processes if self.config.interpret else 1)
             self._all += [self.start_process() for _ in devices[1:]]
-            for lent in zip(self._all, devices, strict=True):
-                self._free.put(lent)
-            self._described = found
+            for slot in zip(self._all, devices, strict=True):
+                self._free.put(slot)
+            self._described = description
         return self._described
 
     @contextmanager
     def lend(self) -> Iterator[tuple[Worker, str]]:
         """Borrow a process and its device; waits until one is free."""
         self.describe()
-        taken = self._free.get()
+        slot = self._free.get()
         try:
-            yield taken
+            yield slot
         finally:
-            self._free.put(taken)
+            self._free.put(slot)
 
     def ask(self, request: Request[R], say: Say = silent) -> R:
         """The answer of any free process; raises as `JudgeProcess.ask`."""

@@ -40,8 +40,8 @@ class Kept:
         if interpret in self._zygotes:
             return
         executor = ThreadPoolExecutor(1, thread_name_prefix="zygote")
-        begun = self._zygotes[interpret] = executor.submit(Zygote, interpret=interpret)
-        self._stack.callback(lambda: begun.result().close())
+        future = self._zygotes[interpret] = executor.submit(Zygote, interpret=interpret)
+        self._stack.callback(lambda: future.result().close())
         executor.shutdown(wait=False)
 
     def forget(self) -> None:
@@ -60,7 +60,7 @@ class Request(Model, Generic[R]):
     reply: ClassVar[type[BaseModel]]
     """Type of the reply: `R`."""
 
-    def answer(self, kept: Kept, say: Say) -> R:
+    def answer(self, state: Kept, say: Say) -> R:
         """Do what is asked.
 
         Raises
@@ -85,11 +85,11 @@ class Describe(Request[Described], RunOptions):
 
     reply = Described
 
-    def answer(self, kept: Kept, say: Say) -> Described:  # noqa: ARG002 (see `Request`)
+    def answer(self, state: Kept, say: Say) -> Described:  # noqa: ARG002 (see `Request`)
         """See `Request.answer`."""
         from judge.evaluate.host import describe_host, resolve_device  # noqa: PLC0415
 
-        kept.prepare(interpret=self.interpret)
+        state.prepare(interpret=self.interpret)
         with loading_torch():
             device = resolve_device(self.device, interpret=self.interpret)
         host = describe_host(device)
@@ -120,32 +120,32 @@ class Evaluate(Request[Evaluated], Options):
     problem: Path
     kernel: Path
 
-    def answer(self, kept: Kept, say: Say) -> Evaluated:
+    def answer(self, state: Kept, say: Say) -> Evaluated:
         """See `Request.answer`."""
         with loading_torch():
             from judge.evaluate.judge import evaluate  # noqa: PLC0415
 
         watch = Stopwatch()
 
-        def told(progress: Progress) -> None:
+        def report(progress: Progress) -> None:
             watch.hear(progress.step)
             say(progress)
 
-        found = evaluate(
+        evaluation = evaluate(
             self.problem,
             self.kernel,
             self,
-            zygote=kept.zygote(interpret=self.interpret),
+            zygote=state.zygote(interpret=self.interpret),
             # A search measures them once, its last evaluation anew.
-            ceilings=kept.ceilings.get(self.device) if self.quick else None,
-            on_progress=told,
+            ceilings=state.ceilings.get(self.device) if self.quick else None,
+            on_progress=report,
         )
-        if found.ceilings is not None:
-            kept.ceilings[self.device] = found.ceilings
-        held, compiling = watch.seconds()
+        if evaluation.ceilings is not None:
+            state.ceilings[self.device] = evaluation.ceilings
+        total, compiling = watch.seconds()
         return Evaluated(
-            evaluation=found,
-            gpu_seconds=0.0 if self.interpret else held - compiling,
+            evaluation=evaluation,
+            gpu_seconds=0.0 if self.interpret else total - compiling,
             baseline_seconds=compiling,
         )
 
@@ -165,7 +165,7 @@ class TakeProfile(Request[Profiled], RunOptions):
     problem: Path
     kernel: Path
 
-    def answer(self, kept: Kept, say: Say) -> Profiled:
+    def answer(self, state: Kept, say: Say) -> Profiled:
         """See `Request.answer`."""
         from judge.evaluate.clocks import card_id  # noqa: PLC0415 (these load torch)
         from judge.evaluate.gpulock import locked  # noqa: PLC0415
@@ -175,7 +175,7 @@ class TakeProfile(Request[Profiled], RunOptions):
         from judge.profile.profiler import profile  # noqa: PLC0415
 
         device = self.device or "cuda:0"
-        asked = ProfileRequest.like(
+        request = ProfileRequest.like(
             self,
             problem=ProblemFile.read(self.problem),
             kernel=KernelFile.read(self.kernel),
@@ -186,8 +186,8 @@ class TakeProfile(Request[Profiled], RunOptions):
         # Held here, so that waiting for it is no time on the card.
         with locked(card_id(device), say=say):
             start = time.perf_counter()
-            found = profile(asked, kept.zygote(interpret=False))
-            return Profiled(profile=found, gpu_seconds=time.perf_counter() - start)
+            result = profile(request, state.zygote(interpret=False))
+            return Profiled(profile=result, gpu_seconds=time.perf_counter() - start)
 
 
 class Stopwatch:

@@ -114,53 +114,53 @@ class Search:
         """Run rounds until the search ends. Returns the reason and its detail."""
         while True:
             number = len(self._record.closed) + 1
-            each = self._record.round(number)
-            end = budget.finished(self._record, self._config) if each.advised is None else None
-            end = end or self._used_up() or self._round(each)
+            round_ = self._record.round(number)
+            end = budget.finished(self._record, self._config) if round_.advised is None else None
+            end = end or self._used_up() or self._round(round_)
             if end is not None:
                 return end
 
-    def _round(self, each: Round) -> tuple[str, str] | None:
+    def _round(self, round_: Round) -> tuple[str, str] | None:
         """Run one round, or the rest of it. Returns what ends the run, or None."""
         self._profile(self._record.leader)
-        if each.advised is None:
-            self._advise(each)
-        state = self._attended(each)
+        if round_.advised is None:
+            self._advise(round_)
+        state = self._attended(round_)
         # A run that ended without proposals may be resumed with other proposers.
-        if each.proposed is None or not each.proposed.candidates:
-            self._propose(each, state)
-        if not self._standing.measured and each.proposed and not each.proposed.candidates:
-            state = self._measured(each)
-            self._propose(each, state)
-        assert each.proposed is not None
-        if not each.proposed.candidates:
+        if round_.proposed is None or not round_.proposed.candidates:
+            self._propose(round_, state)
+        if not self._standing.measured and round_.proposed and not round_.proposed.candidates:
+            state = self._measured(round_)
+            self._propose(round_, state)
+        assert round_.proposed is not None
+        if not round_.proposed.candidates:
             return budget.NO_PROPOSALS, budget.why_nothing(self._record)
         if not self._standing.measured:
-            state = self._measured(each)
-        end = self._judge_round(each, state.leader)
-        if each.judged:
+            state = self._measured(round_)
+        end = self._judge_round(round_, state.leader)
+        if round_.judged:
             # Judged candidates count, whatever ended the round.
             if end is None:
-                self._profile(self._chosen(each))
-                self._reflect(each, state)
-            self._close_round(each)
+                self._profile(self._chosen(round_))
+                self._reflect(round_, state)
+            self._close_round(round_)
         return end
 
-    def _measured(self, each: Round) -> SearchState:
+    def _measured(self, round_: Round) -> SearchState:
         """The state of a round that was planned before the start was measured."""
         self._measure()
         self._profile(self._record.leader)
-        return self._attended(each)
+        return self._attended(round_)
 
     @property
     def _standing(self) -> events.Standing:
         assert self._record.standing is not None
         return self._record.standing
 
-    def _attended(self, each: Round) -> SearchState:
+    def _attended(self, round_: Round) -> SearchState:
         """The round's state, after all proposers received it."""
         config, record, standing = self._config, self._record, self._standing
-        assert each.advised is not None
+        assert round_.advised is not None
         pair = None
         if config.strategy.crossover:
             pair = beams.crossover_pair(record.beam, record.history, record.crossed)
@@ -169,7 +169,7 @@ class Search:
             device=standing.devices[0] if standing.devices else "cpu",
             gpu=standing.gpu or config.gpu,
             architecture=standing.architecture or config.architecture,
-            round=each.number,
+            round=round_.number,
             width=config.strategy.width,
             branching=config.strategy.branching,
             beam=record.beam,
@@ -182,8 +182,8 @@ class Search:
             baselines=record.baselines,
             floor=standing.floor,
             ceilings=standing.ceilings,
-            diagnosis=each.advised.diagnosis,
-            context=each.advised.context,
+            diagnosis=round_.advised.diagnosis,
+            context=round_.advised.context,
             notes=record.notes,
             versions=standing.versions or config.versions,
             seconds_left=budget.seconds_left(record, config, self._wall),
@@ -193,22 +193,22 @@ class Search:
             proposer.attend(state)
         return state
 
-    def _advise(self, each: Round) -> None:
+    def _advise(self, round_: Round) -> None:
         leader = self._record.leader
-        advice = self.advisor.advise(leader, each.number, self._record.shown)
-        place = {"round": each.number, "leader": leader.id}
-        self._append(events.Advised, {**place, **advice._asdict()})
+        advice = self.advisor.advise(leader, round_.number, self._record.shown)
+        fields = {"round": round_.number, "leader": leader.id}
+        self._append(events.Advised, {**fields, **advice._asdict()})
 
-    def _judge_round(self, each: Round, leader: Judged) -> tuple[str, str] | None:
+    def _judge_round(self, round_: Round, leader: Judged) -> tuple[str, str] | None:
         asks_model = any(proposer.asks_model for proposer in self.proposers)
         last = budget.last_chance(
-            self._record, self._config, each, self._wall, asks_model=asks_model
+            self._record, self._config, round_, self._wall, asks_model=asks_model
         )
         judging = RoundJudging(
             self.judge,
             self._proposers,
             self._record,
-            each,
+            round_,
             leader,
             repairs=self._config.strategy.repairs,
             all_count=asks_model,
@@ -228,8 +228,8 @@ class Search:
             return budget.JUDGE, str(error)
         return self._used_up()
 
-    def _propose(self, each: Round, state: SearchState) -> None:
-        asked = [
+    def _propose(self, round_: Round, state: SearchState) -> None:
+        available = [
             proposer
             for name, proposer in self._proposers.items()
             if self._record.failing(name) < MOST_FAILURES
@@ -237,30 +237,30 @@ class Search:
             and (self._standing.measured or proposer.asks_model)
         ]
         # A model starts from what the others reached, as long as there is a round for it.
-        later = self._standing.measured and each.number == 1 and self._config.limits.rounds > 1
-        offers = collect(asked, state, self._record.tried, models_later=later)
+        later = self._standing.measured and round_.number == 1 and self._config.limits.rounds > 1
+        offers = collect(available, state, self._record.tried, models_later=later)
         pair = state.crossover
         crossover = (pair[0].id, pair[1].id) if pair else None
         self._append(
-            events.Proposed, {"round": each.number, "crossover": crossover, **vars(offers)}
+            events.Proposed, {"round": round_.number, "crossover": crossover, **vars(offers)}
         )
 
-    def _chosen(self, each: Round) -> Judged:
-        return beams.choose_leader(self._record.leader, each.in_order())
+    def _chosen(self, round_: Round) -> Judged:
+        return beams.choose_leader(self._record.leader, round_.in_order())
 
     def _profile(self, judged: Judged) -> None:
-        known = judged.id in self._record.profiles
-        if known or not self._config.strategy.profiling or not judged.outcome.right:
+        is_profiled = judged.id in self._record.profiles
+        if is_profiled or not self._config.strategy.profiling or not judged.outcome.right:
             return
-        found = self.judge.profile(judged.candidate, self._teller(judged.id))
-        self._append(events.Profiled, {"candidate": judged.id, **found._asdict()})
+        result = self.judge.profile(judged.candidate, self._teller(judged.id))
+        self._append(events.Profiled, {"candidate": judged.id, **result._asdict()})
 
-    def _reflect(self, each: Round, state: SearchState) -> None:
-        if each.reflected is not None:
+    def _reflect(self, round_: Round, state: SearchState) -> None:
+        if round_.reflected is not None:
             return
         notes: list[str] = []
         spent: dict[str, Spending] = {}
-        judged = [self._record.find(one.id) for one in each.in_order()]
+        judged = [self._record.find(item.id) for item in round_.in_order()]
         for name, proposer in self._proposers.items() if self._config.strategy.reflection else ():
             before = proposer.spent
             try:
@@ -271,20 +271,20 @@ class Search:
                 notes.append(f"{name} could not reflect: {describe(error)}")
             add_spending(spent, proposer, before)
         self._append(
-            events.Reflected, {"round": each.number, "notes": tuple(notes), "spent": spent}
+            events.Reflected, {"round": round_.number, "notes": tuple(notes), "spent": spent}
         )
 
-    def _close_round(self, each: Round) -> None:
+    def _close_round(self, round_: Round) -> None:
         record, strategy = self._record, self._config.strategy
-        before, after = record.leader, self._chosen(each)
-        everything = [record.start, *record.history]
+        before, after = record.leader, self._chosen(round_)
+        candidates = [record.start, *record.history]
         retired = frozenset[str]()
         if strategy.retirement:
-            retired = (record.retired | beams.plateaued(everything, after)) - {after.family}
-        beam = beams.survivors(everything, after, width=strategy.width, retired=retired)
-        kept = {"beam": tuple(one.id for one in beam), "retired": tuple(sorted(retired))}
-        moved = {"leader": after.id, "gain": beams.gain(before, after)}
-        self._append(events.Closed, {"round": each.number, **moved, **kept})
+            retired = (record.retired | beams.plateaued(candidates, after)) - {after.family}
+        beam = beams.survivors(candidates, after, width=strategy.width, retired=retired)
+        selection = {"beam": tuple(item.id for item in beam), "retired": tuple(sorted(retired))}
+        change = {"leader": after.id, "gain": beams.gain(before, after)}
+        self._append(events.Closed, {"round": round_.number, **change, **selection})
         keep_best(self.folder)
 
     def _confirm(self) -> str:
@@ -298,15 +298,15 @@ class Search:
                 break
             try:
                 say = self._teller(best.id)
-                found = self.judge.confirm(best, start, say, self._allowance())
+                result = self.judge.confirm(best, start, say, self._allowance())
             except PausedError:
                 raise
             except KbError as error:
                 return f"not confirmed: {error}"
-            if best.id == start.id and not found.outcome.right:
+            if best.id == start.id and not result.outcome.right:
                 # There is nothing else to give back.
                 return "the start was not right in the last session"
-            self._append(events.Confirmed, found.fields(best.candidate))
+            self._append(events.Confirmed, result.fields(best.candidate))
         return ""
 
     @property

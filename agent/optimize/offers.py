@@ -64,14 +64,14 @@ def collect(
 def _ask(
     proposers: Sequence[Proposer], state: SearchState, tried: Mapping[str, str], offers: Offers
 ) -> None:
-    lists: dict[str, list[Candidate]] = {each.name: [] for each in proposers}
+    lists: dict[str, list[Candidate]] = {proposer.name: [] for proposer in proposers}
     # Proposers that may have to wait are asked first, so that no work of the others is lost.
-    for proposer in sorted(proposers, key=lambda each: not each.asks_model):
+    for proposer in sorted(proposers, key=lambda p: not p.asks_model):
         before = proposer.spent
-        most = state.branching * len(state.beam)
+        limit = state.branching * len(state.beam)
         try:
             proposed = [
-                candidate_of(proposal, state.round) for proposal in proposer.propose(state)[:most]
+                candidate_of(proposal, state.round) for proposal in proposer.propose(state)[:limit]
             ]
         except PausedError:
             raise
@@ -81,18 +81,18 @@ def _ask(
         if proposer.notes:
             offers.notes[proposer.name] = tuple(plain(note) for note in proposer.notes)
         lists[proposer.name] = proposed
-        offers.offered[proposer.name] = tuple(each.id for each in proposed)
+        offers.offered[proposer.name] = tuple(item.id for item in proposed)
         add_spending(offers.spent, proposer, before)
-    known = dict(tried)
+    seen = dict(tried)
     for candidate in _in_turn([*lists.values()]):
         program = digest(candidate.source, candidate.suffix)
         dropped = None
-        if program in known:
-            dropped = failure(candidate, Stage.DUPLICATE, f"the same program as {known[program]}")
+        if program in seen:
+            dropped = failure(candidate, Stage.DUPLICATE, f"the same program as {seen[program]}")
         elif candidate.family in state.retired:
             dropped = failure(candidate, Stage.RETIRED, f"'{candidate.family}' was retired")
         elif len(offers.candidates) < state.width * state.branching:
-            known[program] = candidate.id
+            seen[program] = candidate.id
             offers.candidates.append(candidate)
         if dropped is not None:
             offers.dropped.append(Judged(candidate=candidate, outcome=dropped))
@@ -132,4 +132,4 @@ def add_spending(spent: dict[str, Spending], proposer: Proposer, before: Spendin
 
 def _in_turn(lists: Sequence[Sequence[Candidate]]) -> Iterable[Candidate]:
     for row in zip_longest(*lists):
-        yield from (each for each in row if each is not None)
+        yield from (item for item in row if item is not None)
