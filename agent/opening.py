@@ -93,7 +93,7 @@ NAMES: Final = tuple(_FACTORIES)
 
 
 @contextmanager
-def opened(
+def open_search(
     folder: RunFolder,
     index: Path,
     *,

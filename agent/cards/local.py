@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from agent.cards.pool import CardLostError, CardPool
 from agent.optimize.judge_process import SILENCE_S, JudgeError, JudgeLostError, JudgeProcess
-from agent.optimize.judge_requests import Describe, Kept, Request
+from agent.optimize.judge_requests import Describe, JudgeState, Request
 from judge.profile.profiler import has_gpu
 from judge.progress import Say, silent
 from kb.errors import InvalidInputError, KbError
@@ -22,25 +22,25 @@ R = TypeVar("R", bound=BaseModel)
 _DRY_RUN_CARDS: Final = 2
 
 
-class Works(BaseModel):
+class ProbeReply(BaseModel):
     """A device computes."""
 
 
-class Probe(Request[Works]):
+class Probe(Request[ProbeReply]):
     """Compute on the device: fails where it faults."""
 
-    reply = Works
+    reply = ProbeReply
 
     device: str
 
-    def answer(self, kept: Kept, say: Say) -> Works:  # noqa: ARG002 (see `Request`)
+    def answer(self, kept: JudgeState, say: Say) -> ProbeReply:  # noqa: ARG002 (see `Request`)
         """See `Request.answer`."""
         import torch  # noqa: PLC0415 (slow to load)
 
         count = 1 << 20
         if int(torch.ones(count, device=self.device).sum()) != count:
             raise InvalidInputError(f"{self.device} computes wrong sums")
-        return Works()
+        return ProbeReply()
 
 
 @dataclass(eq=False)
@@ -49,12 +49,12 @@ class LocalCard:
 
     name: str
     kind: str | None
-    make: Callable[[], JudgeProcess] = JudgeProcess
+    start_process: Callable[[], JudgeProcess] = JudgeProcess
     device: str = "cuda:0"
     """The card's name in that process."""
 
     def __post_init__(self) -> None:
-        self._process = self.make()
+        self._process = self.start_process()
 
     def ask(self, request: Request[R], say: Say) -> R:
         """See `Card.ask`. After a failure the card is probed."""
@@ -62,11 +62,11 @@ class LocalCard:
         try:
             return process.ask(request, say)
         except (JudgeError, JudgeLostError) as error:
-            if process is self._process and not self._works():
+            if process is self._process and not self._passes_probe():
                 raise CardLostError(f"it faults: {error}") from error
             raise
 
-    def _works(self) -> bool:
+    def _passes_probe(self) -> bool:
         for _ in range(2):  # a CUDA context that a candidate broke ends with its process
             try:
                 self._process.ask(Probe(device=self.device), silent)
@@ -78,7 +78,7 @@ class LocalCard:
 
     def cancel(self) -> None:
         """See `Card.cancel`."""
-        process, self._process = self._process, self.make()
+        process, self._process = self._process, self.start_process()
         process.cancel()
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class CardPool:
         self._all = list(cards)
         self._free = list(cards)
         self._changed = threading.Condition()
-        self.ended = False
+        self.is_cancelled = False
         """Whether `cancel` was called."""
         self.lost: list[str] = []
         """Why cards were taken out, a line each."""
@@ -75,7 +75,7 @@ class CardPool:
         """
         with self._changed:
             while True:
-                if self.ended:
+                if self.is_cancelled:
                     raise PausedError("interrupted")
                 of_kind = [card for card in self._all if kind is None or card.kind == kind]
                 if not of_kind:
@@ -102,9 +102,9 @@ class CardPool:
         card.close()
 
     @contextmanager
-    def lend(self, kind: str | None = None) -> Iterator["Lent"]:
+    def lend(self, kind: str | None = None) -> Iterator["LentCard"]:
         """A card for one run, and others of its kind where it is lost; see `take`."""
-        worker = Lent(self, self.take(kind))
+        worker = LentCard(self, self.take(kind))
         try:
             yield worker
         finally:
@@ -115,7 +115,7 @@ class CardPool:
     def cancel(self) -> None:
         """End all requests in progress, from another thread; no further one is begun."""
         with self._changed:
-            self.ended = True
+            self.is_cancelled = True
             self._changed.notify_all()
         for card in list(self._all):
             card.cancel()
@@ -128,7 +128,7 @@ class CardPool:
             card.close()
 
 
-class Lent:
+class LentCard:
     """Stands in for a `JudgeProcess`: asks a card, and another one if that is lost."""
 
     def __init__(self, pool: CardPool, card: Card) -> None:
@@ -159,7 +159,7 @@ class Lent:
                 self._pool.drop(card, lost)
                 self.card = self._pool.take(card.kind)
             except JudgeLostError:
-                if self._pool.ended:
+                if self._pool.is_cancelled:
                     raise PausedError("interrupted") from None
                 raise
         raise JudgeLostError(f"{_MOST_LOST} devices were lost, the last because {lost}")

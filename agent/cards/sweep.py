@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent.cards.pool import CardPool
-from agent.opening import opened
+from agent.opening import open_search
 from agent.optimize.config import RunConfig
 from agent.optimize.progress import Progress, Silent
 from agent.optimize.record import Record
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRun:
     """A run that came to its end."""
 
     config: RunConfig
@@ -44,10 +44,10 @@ class Runner:
     report: bool = True
     """Whether each run gets its report."""
 
-    def run(self, root: Path, config: RunConfig, *, away: bool = False, **options: Any) -> Ended:
+    def run(self, root: Path, config: RunConfig, *, away: bool = False, **options: Any) -> EndedRun:
         """Begin the run in `root`, or take it up. One that has ended goes on by other limits alone.
 
-        `away` and `more`: see `agent.opening.opened`; a run away from a GPU takes no card.
+        `away` and `options`: see `agent.opening.open_search`; a run away from a GPU takes no card.
 
         Raises
         ------
@@ -65,12 +65,12 @@ class Runner:
                     parts: dict[str, Any] = {"start_process": lambda: worker, "processes": 1}
                     progress = self.progress(root)
                     options |= {"progress": progress, "away": away} | parts
-                    with opened(folder, self.index, **options) as search:
+                    with open_search(folder, self.index, **options) as search:
                         search.run()
         if self.report:
             write_report(root)
         final_config, record = read_run(root)
-        return Ended(final_config, record, summarise(final_config, record, root), root)
+        return EndedRun(final_config, record, summarise(final_config, record, root), root)
 
     def _kind(self, record: Record, specs: Sequence[GpuSpec] = (), **_: Any) -> str | None:
         """The kind of card that a run was begun on: times of two kinds cannot be compared."""
@@ -84,7 +84,7 @@ class Runner:
         return standing.gpu
 
 
-def share(
+def run_all(
     cards: CardPool,
     tasks: Sequence[T],
     work: Callable[[T], None],
@@ -103,7 +103,7 @@ def share(
     failed = threading.Event()
 
     def run_task(task: T) -> bool:
-        if failed.is_set() or cards.ended or stop():
+        if failed.is_set() or cards.is_cancelled or stop():
             return False
         try:
             work(task)

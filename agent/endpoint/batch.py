@@ -37,7 +37,7 @@ REQUESTS: Final = "requests.jsonl"
 LOCK: Final = "batch.lock"
 SENT: Final = "sent"
 # A request whose replies were all errors that pass (a limit, an expired batch) is asked so often.
-MOST_ASKED: Final = 3
+MAX_ATTEMPTS: Final = 3
 _TRANSIENT: Final = frozenset({408, 409, 425, 429})
 _OK: Final = 200
 _SERVER: Final = 500
@@ -75,7 +75,7 @@ class Result:
     """Number of lines about it, replies and errors."""
 
     @property
-    def passing(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether the error is transient."""
         status = self.status
         return status is None or status in _TRANSIENT or status >= _SERVER
@@ -104,12 +104,12 @@ class BatchFolder:
         self._sent: Counter[str] = Counter()
         """Number of times each id was sent."""
         self._results: dict[str, Result] = {}
-        self._read: dict[Path, int] = {}
-        self._seen: set[bytes] = set()
+        self._read_sizes: dict[Path, int] = {}
+        self._digests: set[bytes] = set()
         self.notes: list[str] = []
         """Problems with the results, one line each."""
-        with self._changing():
-            self._take_in()
+        with self._locked():
+            self._read_all()
 
     @property
     def unsent(self) -> int:
@@ -119,14 +119,14 @@ class BatchFolder:
     @property
     def waiting(self) -> int:
         """Requests without a reply: not sent, or sent and not answered."""
-        return sum(1 for request_id in self._asked() if self._awaits(request_id))
+        return sum(1 for request_id in self._request_ids() if self._awaits_reply(request_id))
 
     def result(self, custom_id: str) -> Result | None:
         """Result of a request; None if there is no final one yet."""
         result = self._results.get(custom_id)
-        if result is None or result.body is not None or not result.passing:
+        if result is None or result.body is not None or not result.is_transient:
             return result
-        return result if result.count >= MOST_ASKED else None
+        return result if result.count >= MAX_ATTEMPTS else None
 
     def ask(self, custom_id: str, body: Mapping[str, Any]) -> None:
         """Write a request down, unless it is waiting for its reply already.
@@ -140,9 +140,9 @@ class BatchFolder:
             {"custom_id": custom_id, "method": "POST", "url": URL, "body": dict(body)},
             ensure_ascii=False,
         )
-        with self._changing():
+        with self._locked():
             self._read_requests()
-            if self._awaits(custom_id):
+            if self._awaits_reply(custom_id):
                 return
             try:
                 with (self.root / REQUESTS).open("a", encoding="utf-8", errors="replace") as file:
@@ -152,60 +152,60 @@ class BatchFolder:
             except OSError as error:
                 raise KbError(f"cannot write {self.root / REQUESTS}: {error.strerror}") from error
             self._unsent[custom_id] = line
-            self._read = self._sizes()
+            self._read_sizes = self._file_sizes()
 
     def mark_sent(self, before: Callable[[Path], None]) -> None:
         """Move `requests.jsonl`, if there is one, to `sent`; `before` is called with its new place
         before it is taken."""
-        with self._changing():
+        with self._locked():
             self._read_requests()
             if self._unsent:
-                self._move(before)
+                self._move_to_sent(before)
 
-    def _asked(self) -> set[str]:
+    def _request_ids(self) -> set[str]:
         return {*self._unsent, *self._sent}
 
-    def _awaits(self, custom_id: str) -> bool:
+    def _awaits_reply(self, custom_id: str) -> bool:
         """Whether it was sent more often than it was answered."""
         result = self._results.get(custom_id, Result())
         sent_count = self._sent[custom_id] + (custom_id in self._unsent)
         return result.body is None and sent_count > result.count
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         try:
             with self._lock, FileLock(self.root / LOCK, is_singleton=False):
                 yield
         except OSError as error:
             raise KbError(f"cannot use {self.root}: {error.strerror or error}") from error
 
-    def _take_in(self) -> None:
+    def _read_all(self) -> None:
         """Read all files. Requests with an answer count as sent."""
         self._read_requests()
         for path in sorted(self.root.glob("results*.jsonl")):
             self._read_results(path)
-        foreign_ids = sorted(self._results.keys() - self._asked())
+        foreign_ids = sorted(self._results.keys() - self._request_ids())
         if foreign_ids:
             more = f" and {len(foreign_ids) - 3} more" if len(foreign_ids) > 3 else ""
             self.notes.append(
                 f"results for requests that were not made here: {', '.join(foreign_ids[:3])}{more}"
             )
         if any(self._results.get(id_, Result()).count > self._sent[id_] for id_ in self._unsent):
-            self._move()
+            self._move_to_sent()
 
-    def _sizes(self) -> dict[Path, int]:
+    def _file_sizes(self) -> dict[Path, int]:
         paths = [self.root / REQUESTS, *(self.root / SENT).glob("*.jsonl")]
         return {path: path.stat().st_size for path in paths if path.exists()}
 
     def _read_requests(self) -> None:
         """Read requests, if another process changed them."""
-        if self._read and self._read == self._sizes():
+        if self._read_sizes and self._read_sizes == self._file_sizes():
             return
         self._sent = Counter()
         for path in sorted((self.root / SENT).glob("*.jsonl")):
             self._sent.update(name for name, _ in requests_in(path))
         self._unsent = dict(requests_in(self.root / REQUESTS, cut=True))
-        self._read = self._sizes()
+        self._read_sizes = self._file_sizes()
 
     def _read_results(self, path: Path) -> None:
         damaged = 0
@@ -214,17 +214,17 @@ class BatchFolder:
                 if not line.strip():
                     continue
                 digest = hashlib.sha256(line.strip()).digest()
-                if digest in self._seen:  # a partial file that was fetched twice
+                if digest in self._digests:  # a partial file that was fetched twice
                     continue
-                self._seen.add(digest)
+                self._digests.add(digest)
                 try:
-                    self._count(_Line.model_validate_json(line))
+                    self._add_line(_Line.model_validate_json(line))
                 except ValidationError:
                     damaged += 1
         if damaged:
             self.notes.append(f"{path}: {damaged} lines are not results, or are cut off")
 
-    def _count(self, line: _Line) -> None:
+    def _add_line(self, line: _Line) -> None:
         result = self._results.setdefault(line.custom_id, Result())
         result.count += 1
         response = line.response
@@ -234,7 +234,7 @@ class BatchFolder:
         result.status = response.status_code if response is not None else None
         result.message = _message(line)
 
-    def _move(self, before: Callable[[Path], None] = lambda _: None) -> None:
+    def _move_to_sent(self, before: Callable[[Path], None] = lambda _: None) -> None:
         """`requests.jsonl` under the next number of `sent`; nothing is left unsent."""
         folder = self.root / SENT
         folder.mkdir(exist_ok=True)
@@ -244,7 +244,7 @@ class BatchFolder:
         (self.root / REQUESTS).rename(target)
         self._sent.update(self._unsent.keys())
         self._unsent = {}
-        self._read = self._sizes()
+        self._read_sizes = self._file_sizes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _ENDED: Final = frozenset({"completed", "expired", "cancelled"})
 _FAILED: Final = "failed"
 
 
-class Sent(BaseModel):
+class BatchState(BaseModel):
     """State of one file of requests."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,27 +58,27 @@ class BatchClient:
         import openai  # noqa: PLC0415
 
         try:
-            self.folder.mark_sent(lambda path: _note(path, Sent()))
-            return [line for path in self._files() if (line := self._one(path))]
+            self.folder.mark_sent(lambda path: _write_state(path, BatchState()))
+            return [line for path in self._sent_files() if (line := self._advance(path))]
         except openai.OpenAIError as error:
             raise EndpointError(
                 f"the Batch API of {self.client.base_url} failed: {one_line(error)}; what was "
                 "sent is recorded: repeat the same command"
             ) from error
 
-    def _files(self) -> Iterator[Path]:
+    def _sent_files(self) -> Iterator[Path]:
         """Files of requests that this sent or began to send, in order."""
         for note in sorted((self.folder.root / SENT).glob("[0-9]*.json")):
             if note.with_suffix(".jsonl").exists():
                 yield note.with_suffix(".jsonl")
 
-    def _one(self, path: Path) -> str | None:
-        state = _known(path)
+    def _advance(self, path: Path) -> str | None:
+        state = _read_state(path)
         if state.fetched:
             return None
         if state.batch is None:
-            state = Sent(batch=self._created(path))
-            _note(path, state)
+            state = BatchState(batch=self._find_or_create(path))
+            _write_state(path, state)
         assert state.batch is not None
         batch = self.client.batches.retrieve(state.batch)
         if batch.status == _FAILED:
@@ -94,10 +94,10 @@ class BatchClient:
             done = f", {counts.completed} of {counts.total} done" if counts is not None else ""
             return f"{state.batch}: {batch.status}{done}"
         self._fetch(path, batch)
-        _note(path, Sent(batch=state.batch, fetched=True))
+        _write_state(path, BatchState(batch=state.batch, fetched=True))
         return None
 
-    def _created(self, path: Path) -> str:
+    def _find_or_create(self, path: Path) -> str:
         """The id of the file's batch, which an earlier process may have made."""
         mark = hashlib.sha256(path.read_bytes()).hexdigest()[:32]
         for batch in self.client.batches.list(limit=100):
@@ -132,13 +132,13 @@ def _id_of(line: str) -> str | None:
     return data.get("custom_id") if isinstance(data, dict) else None
 
 
-def _note(path: Path, state: Sent) -> None:
+def _write_state(path: Path, state: BatchState) -> None:
     write_atomically(path.with_suffix(".json"), state.model_dump_json() + "\n")
 
 
-def _known(path: Path) -> Sent:
+def _read_state(path: Path) -> BatchState:
     note = path.with_suffix(".json")
     try:
-        return Sent.model_validate_json(note.read_bytes())
+        return BatchState.model_validate_json(note.read_bytes())
     except (OSError, ValidationError) as error:
         raise InvalidInputError(f"{note} is damaged: {one_line(error, 200)}") from error

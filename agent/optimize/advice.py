@@ -119,7 +119,7 @@ class IndexAdvisor:
             # A reader has not read the earlier ones, and the nearest kernels stay the nearest.
             exclude=sorted({*shown_ids} & {*self.searcher.generation.techniques}),
         )
-        hidden = of_sources(self.searcher.generation, config.exclude_sources)
+        hidden = ids_of_sources(self.searcher.generation, config.exclude_sources)
         if hidden:  # more than a request from outside may name
             request = request.model_copy(update={"exclude": [*request.exclude, *sorted(hidden)]})
         try:
@@ -168,7 +168,7 @@ def chunks_of(response: ContextResponse) -> tuple[str, ...]:
     return (*response.examples, *(technique.slug for technique in response.techniques))
 
 
-def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]:
+def ids_of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]:
     """Ids of all chunks, techniques and kernels of these sources.
 
     Raises

@@ -3,7 +3,7 @@
 from agent.optimize.config import RunConfig
 from agent.optimize.record import Record
 from agent.optimize.run import RunFolder
-from agent.optimize.summary import CALLED, FORMS, Summary, summarise
+from agent.optimize.summary import FORM_NAMES, FORMS, Summary, summarise
 from judge.problem.forms import as_kernel
 
 
@@ -31,7 +31,7 @@ def _form_header(config: RunConfig, summary: Summary) -> str:
     rows = {FORMS[row.name]: row for row in summary.rows if row.name in FORMS}
     lines = [
         f"Returned by `kb optimize {config.problem.name}`: the problem's own model, run "
-        f"with {CALLED[form]}.",
+        f"with {FORM_NAMES[form]}.",
         f"{rows[form].median_ms:.4g} ms on {summary.gpu}; no candidate is faster.",
     ]
     best = summary.best

@@ -26,7 +26,7 @@ _MAX_RESERVE: Final = 0.75
 FLOOR, NO_GAIN, NO_PROPOSALS, JUDGE = "floor", "no gain", "no proposals", "judge"
 
 
-def used_up(
+def limit_reached(
     record: Record, config: RunConfig, wall: float, *, judging: bool = False
 ) -> tuple[str, str] | None:
     """The limit (reason and detail) that ends a run even in the middle of a round; None: none.
@@ -52,7 +52,7 @@ def used_up(
     return None
 
 
-def finished(record: Record, config: RunConfig) -> tuple[str, str] | None:
+def stop_reason(record: Record, config: RunConfig) -> tuple[str, str] | None:
     """What ends a run between two rounds; None: go on."""
     strategy, limits, leader = config.strategy, config.limits, record.leader
     fraction = leader.outcome.floor_fraction
@@ -61,7 +61,7 @@ def finished(record: Record, config: RunConfig) -> tuple[str, str] | None:
     closed = record.closed
     if len(closed) >= limits.rounds:
         return ROUNDS, f"{len(closed)} of {limits.rounds}"
-    fruitless = record.fruitless(strategy.least_gain)
+    fruitless = record.rounds_without_gain(strategy.least_gain)
     if leader.outcome.timed and fruitless >= strategy.patience:
         return NO_GAIN, (
             f"{fruitless} rounds in a row gained less than {strategy.least_gain:.0%} or less "
@@ -112,7 +112,7 @@ def last_chance(
     tuned = all(candidate.params or candidate.quick_ms for candidate in candidates)
     last = round_.number >= config.limits.rounds and tuned
     ordered = not asks_model and all(candidate.quick_ms for candidate in candidates)
-    return last or ordered or used_up(record, config, wall, judging=True) is not None
+    return last or ordered or limit_reached(record, config, wall, judging=True) is not None
 
 
 def judging_seconds(record: Record) -> float:
@@ -190,7 +190,7 @@ def _max_reserve(record: Record, config: RunConfig, reason: str) -> float | None
     return None if limit is None else _MAX_RESERVE * max(0.0, limit - start_s)
 
 
-def why_nothing(record: Record) -> str:
+def no_proposals_reason(record: Record) -> str:
     """The proposers' reasons for a round without proposals: only the first of each, since all were
     shown when the round began, and those of a network are long."""
     proposals = (record.rounds[number].proposed for number in sorted(record.rounds, reverse=True))
@@ -204,7 +204,7 @@ def why_nothing(record: Record) -> str:
     return "; ".join(why)
 
 
-def words(stopped: Stopped) -> str:
+def describe_end(stopped: Stopped) -> str:
     """The end of a run in words, for reports and the command."""
     text = {
         ROUNDS: "all rounds done",

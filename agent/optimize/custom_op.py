@@ -22,7 +22,7 @@ from agent.optimize.config import RunConfig
 from agent.optimize.files import cannot_write, write_atomically
 from agent.optimize.record import Record
 from agent.optimize.run import read_run
-from agent.optimize.summary import CALLED, summarise
+from agent.optimize.summary import FORM_NAMES, summarise
 from judge.problem.binding import Binding, Source, bind
 from judge.problem.kernel import Form
 from judge.sandbox.launch import Zygote
@@ -128,7 +128,7 @@ def _winner(config: RunConfig, record: Record, root: Path) -> Candidate:
     summary = summarise(config, record, root)
     if summary.given_back is not None:
         raise InvalidInputError(
-            f"the run returned the problem's own model, run with {CALLED[summary.given_back]}, "
+            f"the run returned the problem's own model, run with {FORM_NAMES[summary.given_back]}, "
             "which needs no custom op"
         )
     best = summary.best.candidate

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.optimize.baselines import BaselineCache, Cached, Key
+from agent.optimize.baselines import BaselineCache, CacheEntry, CacheKey
 from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal, Stage
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Standing
-from agent.optimize.judge import WHOLE, Allowance, Confirmation, Profiled
+from agent.optimize.judge import WHOLE, Allowance, Confirmation, ProfileResult
 from agent.optimize.judge_pool import JudgePool
 from agent.optimize.judge_process import JudgeError, JudgeLostError
-from agent.optimize.judge_requests import Evaluate, Evaluated, TakeProfile
+from agent.optimize.judge_requests import Evaluate, EvaluationReply, TakeProfile
 from agent.optimize.outcomes import baseline_of, baselines_of, failure, outcome_of, timing_of
 from agent.optimize.run import RunFolder, now
 from agent.optimize.starting import candidate_of, eager_start
@@ -65,11 +65,11 @@ class GpuJudge:
                 "--kernel"
             )
 
-    def standing(self, kernel: Proposal | None, say: Say) -> Standing:
-        """See `Judge.standing`. Baselines come from the cache where they are known."""
+    def judge_start(self, kernel: Proposal | None, say: Say) -> Standing:
+        """See `Judge.judge_start`. Baselines come from the cache where they are known."""
         config, host, spec = self._config, self.pool.describe(), self._spec
         start = candidate_of(kernel or eager_start(config.problem.source))
-        key = self._key()
+        key = self._cache_key()
         entry = None if key is None or config.fresh_baselines else self.cache.get(key)
         if entry is not None and not set(config.baselines) <= set(entry.asked):
             entry = None
@@ -96,7 +96,7 @@ class GpuJudge:
             notes.append(f"compiled baselines were timed {entry.measured_at} on this kind of GPU")
             baselines = entry.baselines | baselines
         elif not deferred and outcome.timed:
-            notes += self._kept(baselines, self._compile_seconds)
+            notes += self._cache_baselines(baselines, self._compile_seconds)
         if timing is not None:
             baselines = {"start": baseline_of(timing)} | baselines
         return Standing(
@@ -112,8 +112,8 @@ class GpuJudge:
             baseline_seconds=reply.baseline_seconds,
         )
 
-    def prepared(self, kernel: Proposal | None) -> Standing:
-        """See `Judge.prepared`."""
+    def unmeasured_start(self, kernel: Proposal | None) -> Standing:
+        """See `Judge.unmeasured_start`."""
         config = self._config
         start = candidate_of(kernel or eager_start(config.problem.source))
         return Standing(
@@ -180,7 +180,7 @@ class GpuJudge:
             notes.append(_SHORT_SESSION)
         if outcome.timed:
             forms = {name: baseline for name, baseline in baselines.items() if name != "start"}
-            notes += self._kept(forms, allowance.compile_seconds)
+            notes += self._cache_baselines(forms, allowance.compile_seconds)
         return Confirmation(outcome, baselines, tuple(notes), reply.baseline_seconds)
 
     @property
@@ -206,22 +206,22 @@ class GpuJudge:
         gpu = self.pool.describe().gpu
         return find_spec(gpu, self.specs) if gpu is not None else None
 
-    def _key(self) -> Key | None:
+    def _cache_key(self) -> CacheKey | None:
         """Cache key of this problem's baselines; None without a GPU."""
         if self._spec is None:
             return None
-        return Key.of(self._config, self._spec.name, self.pool.describe().versions)
+        return CacheKey.of(self._config, self._spec.name, self.pool.describe().versions)
 
-    def _kept(self, baselines: dict[str, Baseline], seconds: float) -> list[str]:
+    def _cache_baselines(self, baselines: dict[str, Baseline], seconds: float) -> list[str]:
         """Cache the times of baselines, which had so many seconds to compile, for other runs; a
         note if that fails."""
-        key = self._key()
+        key = self._cache_key()
         if key is None:
             return []
         # What had not compiled within a limit may do so in another run.
         attempted = self._forms if seconds >= COMPILE_SECONDS else tuple(baselines)
-        previous = self.cache.get(key) or Cached(key=key, measured_at=now(), baselines={})
-        entry = Cached(
+        previous = self.cache.get(key) or CacheEntry(key=key, measured_at=now(), baselines={})
+        entry = CacheEntry(
             key=key,
             measured_at=now(),
             baselines=previous.baselines | baselines,
@@ -240,15 +240,15 @@ class GpuJudge:
         kind: str = "",
         quick: bool = False,
         compile_seconds: float = COMPILE_SECONDS,
-    ) -> Evaluated:
+    ) -> EvaluationReply:
         folder = self.folder
         with self.pool.lend() as (process, device):
             request = Evaluate.like(
                 self._config,
                 problem=folder.problem_path.resolve(),
-                kernel=folder.keep(candidate).resolve(),
+                kernel=folder.keep_candidate(candidate).resolve(),
                 device=device,
-                against=tuple(folder.keep(other).resolve() for other in against),
+                against=tuple(folder.keep_candidate(other).resolve() for other in against),
                 baselines=baselines,
                 quick=quick,
                 call_seconds=self._call_seconds,
@@ -258,24 +258,24 @@ class GpuJudge:
         folder.keep_evaluation(candidate.id, reply.evaluation, kind)
         return reply
 
-    def profile(self, candidate: Candidate, say: Say) -> Profiled:
+    def profile(self, candidate: Candidate, say: Say) -> ProfileResult:
         """See `Judge.profile`."""
         if self._config.interpret:
-            return Profiled(None, ("nothing is profiled in a dry run",))
+            return ProfileResult(None, ("nothing is profiled in a dry run",))
         try:
             with self.pool.lend() as (process, device):
                 request = TakeProfile.like(
                     self._config,
                     problem=self.folder.problem_path.resolve(),
-                    kernel=self.folder.keep(candidate).resolve(),
+                    kernel=self.folder.keep_candidate(candidate).resolve(),
                     device=device,
                     trust=True,  # it was judged, and the profiler works under fewer layers
                 )
                 reply = process.ask(request, say)
         except (JudgeError, JudgeLostError) as error:
-            return Profiled(None, (f"not profiled: {error}",))
+            return ProfileResult(None, (f"not profiled: {error}",))
         self.folder.keep_profile(candidate.id, reply.profile)
-        return Profiled(reply.profile.metrics or None, reply.profile.notes, reply.gpu_seconds)
+        return ProfileResult(reply.profile.metrics or None, reply.profile.notes, reply.gpu_seconds)
 
     def cancel(self) -> None:
         """End all processes."""

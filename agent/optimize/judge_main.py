@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agent.optimize.judge_process import JudgeError
-from agent.optimize.judge_requests import Kept, Request
+from agent.optimize.judge_requests import JudgeState, Request
 from judge.memory import advised
 from judge.progress import Progress
 from judge.sandbox.layers import IncompleteSandboxError
@@ -36,7 +36,7 @@ def main(descriptor: int) -> None:
                 replies.write(write_message(message) + "\n")
                 replies.flush()
 
-        state = Kept()
+        state = JudgeState()
         for line in _requests():
             try:
                 send(read_request(line).answer(state, send))

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from agent.optimize.config import RunConfig
 from agent.optimize.judge_process import JudgeProcess
-from agent.optimize.judge_requests import Describe, Described, Request
+from agent.optimize.judge_requests import Describe, DeviceInfo, Request
 from judge.progress import Say, silent
 
 R = TypeVar("R", bound=BaseModel)
@@ -42,7 +42,7 @@ class JudgePool:
     def __post_init__(self) -> None:
         self._all: list[Worker] = []
         self._free: queue.SimpleQueue[tuple[Worker, str]] = queue.SimpleQueue()
-        self._described: Described | None = None
+        self._description: DeviceInfo | None = None
 
     @property
     def size(self) -> int:
@@ -50,17 +50,17 @@ class JudgePool:
         self.describe()
         return len(self._all)
 
-    def describe(self) -> Described:
+    def describe(self) -> DeviceInfo:
         """Find the devices and make a process for each, once."""
-        if self._described is None:
+        if self._description is None:
             self._all.append(self.start_process())
             description = self._all[0].ask(Describe.like(self.config), silent)
             devices = description.devices * (self.processes if self.config.interpret else 1)
             self._all += [self.start_process() for _ in devices[1:]]
             for slot in zip(self._all, devices, strict=True):
                 self._free.put(slot)
-            self._described = description
-        return self._described
+            self._description = description
+        return self._description
 
     @contextmanager
     def lend(self) -> Iterator[tuple[Worker, str]]:

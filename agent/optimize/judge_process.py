@@ -87,7 +87,7 @@ class JudgeProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: int | None = None
         self._errors: IO[bytes] | None = None
-        self._left = b""
+        self._buffer = b""
         self._closed = False
         self._lock = threading.Lock()
 
@@ -108,13 +108,13 @@ class JudgeProcess:
             self._process.stdin.write(write_request(request).encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise self._lost("died") from None
+            raise self._lost_error("died") from None
         deadline = time.monotonic() + self.silence
         while True:
             try:
-                message = read_message(request, self._line(deadline))
+                message = read_message(request, self._read_line(deadline))
             except (ValueError, TypeError, KeyError):
-                raise self._lost("sent an invalid answer") from None
+                raise self._lost_error("sent an invalid answer") from None
             if not isinstance(message, Progress):
                 return message
             say(message)
@@ -130,7 +130,7 @@ class JudgeProcess:
             self._drop()
             reading, writing = os.pipe()
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (kept as long as the process)
-            self._replies, self._left = reading, b""
+            self._replies, self._buffer = reading, b""
             try:
                 self._process = subprocess.Popen(
                     [*self.command, str(writing)],
@@ -148,27 +148,27 @@ class JudgeProcess:
             finally:
                 os.close(writing)
 
-    def _line(self, deadline: float) -> bytes:
+    def _read_line(self, deadline: float) -> bytes:
         assert self._replies is not None
-        parts = [self._left]
-        length = len(self._left)
+        parts = [self._buffer]
+        length = len(self._buffer)
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
             while b"\n" not in parts[-1]:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0 or not selector.select(remaining):
-                    raise self._lost(f"sent nothing for {self.silence:.0f} s")
+                    raise self._lost_error(f"sent nothing for {self.silence:.0f} s")
                 data = os.read(self._replies, 1 << 16)
                 if not data:
-                    raise self._lost("died")
+                    raise self._lost_error("died")
                 parts.append(data)
                 length += len(data)
                 if length > _LINE_BYTES:
-                    raise self._lost("sent too long an answer")
-        line, _, self._left = b"".join(parts).partition(b"\n")
+                    raise self._lost_error("sent too long an answer")
+        line, _, self._buffer = b"".join(parts).partition(b"\n")
         return line
 
-    def _lost(self, how: str) -> JudgeLostError:
+    def _lost_error(self, how: str) -> JudgeLostError:
         process, errors = self._process, self._errors
         code: int | None = None
         if process is not None:

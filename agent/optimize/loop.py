@@ -30,7 +30,7 @@ from judge.progress import Say
 from kb.errors import KbError
 
 # A proposer that failed in so many rounds in a row is not asked again.
-MOST_FAILURES: Final = 2
+MAX_FAILURES: Final = 2
 # When the best does not hold in the last evaluation, the next ones have their chance.
 _MOST_CONFIRMED: Final = 3
 
@@ -52,14 +52,14 @@ class Search:
     def __post_init__(self) -> None:
         self._proposers = {proposer.name: proposer for proposer in self.proposers}
         self._progress = self.progress or Silent()
-        self._began = self.clock()
+        self._started_at = self.clock()
         self._record = self.folder.record
         self._config = self.folder.config
-        self._before = self._record.wall
+        self._earlier_wall = self._record.wall
 
     @property
     def _wall(self) -> float:
-        return self._before + self.clock() - self._began
+        return self._earlier_wall + self.clock() - self._started_at
 
     def run(self) -> Summary:
         """Search until a limit is reached, and return the result.
@@ -96,7 +96,7 @@ class Search:
     def _begin(self) -> None:
         standing = self._record.standing
         if standing is None and self._config.plan_first:
-            standing = self.judge.prepared(self._config.start)
+            standing = self.judge.unmeasured_start(self._config.start)
             self._append(events.Started, {"standing": standing})
         if standing is None:
             self._measure()
@@ -105,7 +105,7 @@ class Search:
             keep_best(self.folder)
 
     def _measure(self) -> None:
-        standing = self.judge.standing(self._config.start, self._teller("start"))
+        standing = self.judge.judge_start(self._config.start, self._reporter("start"))
         self._append(events.Started, {"standing": standing})
         require_right(standing.start)
         keep_best(self.folder)
@@ -115,8 +115,8 @@ class Search:
         while True:
             number = len(self._record.closed) + 1
             round_ = self._record.round(number)
-            end = budget.finished(self._record, self._config) if round_.advised is None else None
-            end = end or self._used_up() or self._round(round_)
+            end = budget.stop_reason(self._record, self._config) if round_.advised is None else None
+            end = end or self._limit_reached() or self._round(round_)
             if end is not None:
                 return end
 
@@ -125,45 +125,45 @@ class Search:
         self._profile(self._record.leader)
         if round_.advised is None:
             self._advise(round_)
-        state = self._attended(round_)
+        state = self._prepare_state(round_)
         # A run that ended without proposals may be resumed with other proposers.
         if round_.proposed is None or not round_.proposed.candidates:
             self._propose(round_, state)
         if not self._standing.measured and round_.proposed and not round_.proposed.candidates:
-            state = self._measured(round_)
+            state = self._measure_late(round_)
             self._propose(round_, state)
         assert round_.proposed is not None
         if not round_.proposed.candidates:
-            return budget.NO_PROPOSALS, budget.why_nothing(self._record)
+            return budget.NO_PROPOSALS, budget.no_proposals_reason(self._record)
         if not self._standing.measured:
-            state = self._measured(round_)
+            state = self._measure_late(round_)
         end = self._judge_round(round_, state.leader)
         if round_.judged:
             # Judged candidates count, whatever ended the round.
             if end is None:
-                self._profile(self._chosen(round_))
+                self._profile(self._next_leader(round_))
                 self._reflect(round_, state)
             self._close_round(round_)
         return end
 
-    def _measured(self, round_: Round) -> SearchState:
+    def _measure_late(self, round_: Round) -> SearchState:
         """The state of a round that was planned before the start was measured."""
         self._measure()
         self._profile(self._record.leader)
-        return self._attended(round_)
+        return self._prepare_state(round_)
 
     @property
     def _standing(self) -> events.Standing:
         assert self._record.standing is not None
         return self._record.standing
 
-    def _attended(self, round_: Round) -> SearchState:
+    def _prepare_state(self, round_: Round) -> SearchState:
         """The round's state, after all proposers received it."""
         config, record, standing = self._config, self._record, self._standing
         assert round_.advised is not None
         pair = None
         if config.strategy.crossover:
-            pair = beams.crossover_pair(record.beam, record.history, record.crossed)
+            pair = beams.crossover_pair(record.beam, record.history, record.crossed_pairs)
         state = SearchState.like(
             config,
             device=standing.devices[0] if standing.devices else "cpu",
@@ -195,7 +195,7 @@ class Search:
 
     def _advise(self, round_: Round) -> None:
         leader = self._record.leader
-        advice = self.advisor.advise(leader, round_.number, self._record.shown)
+        advice = self.advisor.advise(leader, round_.number, self._record.shown_chunks)
         fields = {"round": round_.number, "leader": leader.id}
         self._append(events.Advised, {**fields, **advice._asdict()})
 
@@ -211,28 +211,28 @@ class Search:
             round_,
             leader,
             repairs=self._config.strategy.repairs,
-            all_count=asks_model,
+            judge_all=asks_model,
             append=self._append,
-            may_go_on=lambda: self._used_up(judging=not last) is None,
-            teller=self._teller,
+            may_go_on=lambda: self._limit_reached(judging=not last) is None,
+            reporter=self._reporter,
         )
         if last:
             judging.run_last(self._allowance)
-            return self._used_up(judging=True)
+            return self._limit_reached(judging=True)
         try:
             if not judging.run():
-                return self._used_up(judging=True)
+                return self._limit_reached(judging=True)
         except EndOfRecordError as error:
             return str(error.args[0]), str(error.args[1])
         except JudgeFailsError as error:
             return budget.JUDGE, str(error)
-        return self._used_up()
+        return self._limit_reached()
 
     def _propose(self, round_: Round, state: SearchState) -> None:
         available = [
             proposer
             for name, proposer in self._proposers.items()
-            if self._record.failing(name) < MOST_FAILURES
+            if self._record.rounds_failed(name) < MAX_FAILURES
             # The others go by what is measured.
             and (self._standing.measured or proposer.asks_model)
         ]
@@ -245,14 +245,14 @@ class Search:
             events.Proposed, {"round": round_.number, "crossover": crossover, **vars(offers)}
         )
 
-    def _chosen(self, round_: Round) -> Judged:
+    def _next_leader(self, round_: Round) -> Judged:
         return beams.choose_leader(self._record.leader, round_.in_order())
 
     def _profile(self, judged: Judged) -> None:
         is_profiled = judged.id in self._record.profiles
         if is_profiled or not self._config.strategy.profiling or not judged.outcome.right:
             return
-        result = self.judge.profile(judged.candidate, self._teller(judged.id))
+        result = self.judge.profile(judged.candidate, self._reporter(judged.id))
         self._append(events.Profiled, {"candidate": judged.id, **result._asdict()})
 
     def _reflect(self, round_: Round, state: SearchState) -> None:
@@ -276,7 +276,7 @@ class Search:
 
     def _close_round(self, round_: Round) -> None:
         record, strategy = self._record, self._config.strategy
-        before, after = record.leader, self._chosen(round_)
+        before, after = record.leader, self._next_leader(round_)
         candidates = [record.start, *record.history]
         retired = frozenset[str]()
         if strategy.retirement:
@@ -294,10 +294,10 @@ class Search:
             return ""
         for _ in range(_MOST_CONFIRMED):
             best, start = self._record.leader, self._record.start
-            if best.id in self._record.confirmed or (best.id == start.id and self._compared):
+            if best.id in self._record.confirmed or (best.id == start.id and self._baselines_timed):
                 break
             try:
-                say = self._teller(best.id)
+                say = self._reporter(best.id)
                 result = self.judge.confirm(best, start, say, self._allowance())
             except PausedError:
                 raise
@@ -310,7 +310,7 @@ class Search:
         return ""
 
     @property
-    def _compared(self) -> bool:
+    def _baselines_timed(self) -> bool:
         """Whether all baselines of the start have a time."""
         return not self._config.baselines_last or self._record.baselines.keys() >= set(
             self._config.baselines
@@ -319,11 +319,11 @@ class Search:
     def _allowance(self) -> Allowance:
         return budget.allowance(self._record, self._config, self._wall)
 
-    def _teller(self, candidate: str) -> Say:
+    def _reporter(self, candidate: str) -> Say:
         return lambda progress: self._progress.working(candidate, progress.text)
 
-    def _used_up(self, *, judging: bool = False) -> tuple[str, str] | None:
-        return budget.used_up(self._record, self._config, self._wall, judging=judging)
+    def _limit_reached(self, *, judging: bool = False) -> tuple[str, str] | None:
+        return budget.limit_reached(self._record, self._config, self._wall, judging=judging)
 
     def _append(self, kind: type[events.Event], fields: Mapping[str, object]) -> None:
         event = kind.model_validate({"wall": round(self._wall, 3), "at": now()} | dict(fields))

@@ -57,11 +57,11 @@ def collect(
     offers = Offers()
     for group in (others, models) if models_later and others else (proposers,):
         if not offers.candidates:
-            _ask(group, state, tried, offers)
+            _collect_from(group, state, tried, offers)
     return offers
 
 
-def _ask(
+def _collect_from(
     proposers: Sequence[Proposer], state: SearchState, tried: Mapping[str, str], offers: Offers
 ) -> None:
     lists: dict[str, list[Candidate]] = {proposer.name: [] for proposer in proposers}
@@ -109,7 +109,7 @@ def candidate_of(proposal: Proposal, round_: int, *, repairs: str | None = None)
     return Candidate.of(proposal, round_=round_, form=form, repairs=repairs)
 
 
-def unreadable(candidate: Candidate, attempt: int) -> Outcome | None:
+def unreadable_outcome(candidate: Candidate, attempt: int) -> Outcome | None:
     """The outcome of a file that is no kernel file; None where it is one."""
     try:
         _form(candidate)

@@ -92,4 +92,4 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
         case events.Confirmed(judged=judged):
             yield f"last session: {line_of(judged)}"
         case events.Stopped():
-            yield f"ended: {budget.words(event)}"
+            yield f"ended: {budget.describe_end(event)}"

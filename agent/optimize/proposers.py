@@ -30,7 +30,7 @@ class Proposer:
     """A source of candidates. All proposers compete in one beam.
 
     A `KbError` from one of its methods is shown and recorded, and the search goes on without its
-    proposals for this round; after `loop.MOST_FAILURES` rounds of failing in a row it is left out.
+    proposals for this round; after `loop.MAX_FAILURES` rounds of failing in a row it is left out.
     Any other exception is treated alike, since a mistake in one proposer must not lose a run.
     """
 

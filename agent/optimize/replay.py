@@ -13,7 +13,7 @@ from typing import ClassVar
 from agent.optimize.advice import Advice
 from agent.optimize.candidate import Candidate, Context, Judged, Outcome, Proposal, SearchState
 from agent.optimize.events import Standing
-from agent.optimize.judge import WHOLE, Allowance, Confirmation, Profiled
+from agent.optimize.judge import WHOLE, Allowance, Confirmation, ProfileResult
 from agent.optimize.judging import EndOfRecordError
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record
@@ -43,12 +43,12 @@ class ReplayJudge:
             for judged in round_.judged.values()
         }
 
-    def standing(self, kernel: Proposal | None, say: Say) -> Standing:
+    def judge_start(self, kernel: Proposal | None, say: Say) -> Standing:
         """As recorded."""
         del kernel, say
         return self._standing
 
-    def prepared(self, kernel: Proposal | None) -> Standing:
+    def unmeasured_start(self, kernel: Proposal | None) -> Standing:
         """As recorded."""
         del kernel
         assert self.record.prepared is not None
@@ -73,13 +73,13 @@ class ReplayJudge:
                 raise EndOfRecordError(stopped.reason, stopped.detail)
         raise EndOfRecordError(_CUT, f"the recorded run did not judge {candidate.id}")
 
-    def profile(self, candidate: Candidate, say: Say) -> Profiled:
+    def profile(self, candidate: Candidate, say: Say) -> ProfileResult:
         """As recorded."""
         del say
         event = self.record.profiles.get(candidate.id)
         if event is None:
-            return Profiled(None, ("not profiled in the recorded run",))
-        return Profiled(event.metrics, event.notes, event.gpu_seconds)
+            return ProfileResult(None, ("not profiled in the recorded run",))
+        return ProfileResult(event.metrics, event.notes, event.gpu_seconds)
 
     def confirm(
         self, best: Judged, start: Judged, say: Say, allowance: Allowance = WHOLE

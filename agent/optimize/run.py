@@ -120,14 +120,14 @@ class RunFolder:
         if not self.problem_path.exists():
             write_atomically(self.problem_path, self.config.problem.source)
         for candidate in self.record.candidates():
-            self.keep(candidate)
+            self.keep_candidate(candidate)
 
     @property
     def problem_path(self) -> Path:
         """The copy of the problem file."""
         return _problem_path(self.root, self.config)
 
-    def keep(self, candidate: Candidate) -> Path:
+    def keep_candidate(self, candidate: Candidate) -> Path:
         """Write a candidate's file, if it is not there."""
         path = self.root / "kernels" / candidate.file
         if not path.exists():
@@ -137,12 +137,12 @@ class RunFolder:
     def append(self, event: Event) -> None:
         """Record an event in the journal and `record`, then update the files for readers."""
         if isinstance(event, Started):
-            self.keep(event.standing.start.candidate)
+            self.keep_candidate(event.standing.start.candidate)
         if isinstance(event, Proposed):
             for candidate in event.candidates:
-                self.keep(candidate)
+                self.keep_candidate(candidate)
         if isinstance(event, Repaired) and event.candidate is not None:
-            self.keep(event.candidate)
+            self.keep_candidate(event.candidate)
         self._journal.append(event)
         self.record.add(event)
         number = getattr(event, "round", None)

@@ -21,7 +21,7 @@ ROWS: Final = (*FORM_ROWS, ("start", "start"))
 """Baselines by name, and what they are called in a table."""
 FORMS: Final[dict[str, ModelForm]] = {row: form for form, row in FORM_ROWS}
 """The problem's own model, by the name of a row."""
-CALLED: Final[dict[ModelForm, str]] = {
+FORM_NAMES: Final[dict[ModelForm, str]] = {
     "eager": "eager PyTorch",
     "compile": "torch.compile",
     "max-autotune": "torch.compile with max-autotune",
@@ -103,7 +103,7 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
         rounds=len(record.closed),
         judged=sum(judged.outcome.stage is not Stage.SLOWER for judged in history),
         right=sum(judged.outcome.right for judged in history),
-        stopped=budget.words(record.stopped) if record.stopped else "not finished",
+        stopped=budget.describe_end(record.stopped) if record.stopped else "not finished",
         spent=record.total,
         gpu_seconds=record.gpu_seconds,
         baseline_seconds=record.baseline_seconds,
@@ -159,9 +159,9 @@ def _head(summary: Summary) -> list[str]:
     if summary.dry:
         result = f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
     elif summary.given_back is not None:
-        form = CALLED[summary.given_back]
+        form = FORM_NAMES[summary.given_back]
         result = f"no candidate is faster than {form}, which is now in best.py"
-        if (gain := gain_of_given(summary)) is not None:
+        if (gain := gain_of_returned(summary)) is not None:
             result += f" ({gain:.2f}x faster than the start)"
     elif not summary.better:
         result = "no candidate is faster than the start, which is returned"
@@ -218,7 +218,7 @@ def _foot(summary: Summary) -> list[str]:
     return [*lines, f"Run: {summary.folder}"]
 
 
-def gain_of_given(summary: Summary) -> float | None:
+def gain_of_returned(summary: Summary) -> float | None:
     """How much faster than the start the returned form is, by medians of one table; None if the
     form is the start itself, or this is not known."""
     rows = {row.name: row for row in summary.rows}

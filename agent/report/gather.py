@@ -10,7 +10,7 @@ from agent.optimize.candidate import Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.record import Record
 from agent.optimize.run import read_run
-from agent.optimize.summary import CALLED, Summary, gain_of_given, summarise
+from agent.optimize.summary import FORM_NAMES, Summary, gain_of_returned, summarise
 from agent.report import story, tables
 from agent.report.figure import convergence
 from agent.report.words import change, line
@@ -48,7 +48,7 @@ class Report:
         kernel, or None."""
         if self.summary is None or self.summary.given_back is None:
             return None
-        form = CALLED[self.summary.given_back]
+        form = FORM_NAMES[self.summary.given_back]
         return (
             f"best.py is the problem's own model, run with {form}, which is faster. "
             "The rest of this report is about the best candidate."
@@ -98,7 +98,7 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
             "reduced sizes; nothing was timed."
         )
     if summary.given_back is not None:
-        form, gain = CALLED[summary.given_back], gain_of_given(summary)
+        form, gain = FORM_NAMES[summary.given_back], gain_of_returned(summary)
         over = f", {gain:.2f}x over the start" if gain is not None else ""
         return f"Returned: the problem's own model, run with {form}{over}. No candidate is faster."
     if not summary.better:
@@ -121,7 +121,7 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
 def _state(record: Record) -> str:
     if record.stopped is None:
         return "Not finished: it was interrupted or is still running."
-    return f"Ended: {line(budget.words(record.stopped))}."
+    return f"Ended: {line(budget.describe_end(record.stopped))}."
 
 
 def _machine(root: Path) -> dict[str, Any]:

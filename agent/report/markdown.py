@@ -132,7 +132,7 @@ def _metrics(report: Report) -> list[str]:
     if not report.metrics:
         return []
     rows = [
-        (escaped(metric.section), escaped(metric.label), metric.before, metric.after, metric.moved)
+        (escaped(metric.section), escaped(metric.label), metric.before, metric.after, metric.change)
         for metric in report.metrics
     ]
     head = ("section", "metric", "start", "best", "change")
@@ -207,7 +207,7 @@ def _lineage(report: Report) -> list[str]:
         outcome = entry.judged.outcome
         time = f"{milliseconds(outcome.median_ms)} ms" if outcome.timed else str(outcome.stage)
         status = time if outcome.right else f"failed at {outcome.stage}"
-        also = f", also from {', '.join(entry.also)}" if entry.also else ""
+        also = f", also from {', '.join(entry.other_parents)}" if entry.other_parents else ""
         family = escaped(entry.judged.family)
         lines.append(f"{'  ' * entry.depth}- `{entry.judged.id}` {family}: {status}{also}")
     return ["## Lineage", "\n".join(lines)]

@@ -20,7 +20,7 @@ from agent.optimize.events import Standing
 from agent.optimize.files import cannot_write, write_atomically
 from agent.optimize.record import Record
 from agent.optimize.run import read_evaluation, read_run
-from agent.optimize.summary import CALLED
+from agent.optimize.summary import FORM_NAMES
 from judge.evaluate.result import Ratio, Verdict
 from judge.problem.shapes import input_shapes
 from kb.errors import KbError
@@ -90,7 +90,7 @@ class _NoteWriter:
         self._config, self._record, self._standing, self._root = config, record, standing, root
         self._operator = operator_of(config.problem.stem)
         self._shapes = _shapes(config)
-        self._beside = {
+        self._leader_ids = {
             judged.id: round_.advised.leader
             for _, round_ in sorted(record.rounds.items())
             if round_.advised is not None
@@ -99,15 +99,15 @@ class _NoteWriter:
 
     def note(self, judged: Judged) -> tuple[Note, str] | None:
         """The note of a candidate; None where nothing about it is verified."""
-        outcome = self._final(judged)
+        outcome = self._final_outcome(judged)
         if outcome.timed:
-            return self._timed(judged, outcome)
+            return self._timing_note(judged, outcome)
         refuted = outcome.stage in (Stage.COMPILE, Stage.VERIFY)
         if refuted and outcome.verdict in (Verdict.WRONG, Verdict.CHEAT):
-            return self._failed(judged, outcome)
+            return self._failure_note(judged, outcome)
         return None
 
-    def _final(self, judged: Judged) -> Outcome:
+    def _final_outcome(self, judged: Judged) -> Outcome:
         """The outcome, with the ratios of a last session beside those of its round."""
         confirmed = self._record.confirmed.get(judged.id)
         if confirmed is None or not confirmed.judged.outcome.timed:
@@ -117,8 +117,8 @@ class _NoteWriter:
         ratios = (*last.ratios, *(r for r in judged.outcome.ratios if r.over not in final))
         return last.model_copy(update={"ratios": ratios, "profile": judged.outcome.profile})
 
-    def _timed(self, judged: Judged, outcome: Outcome) -> tuple[Note, str] | None:
-        comparison = self._compared(judged, outcome)
+    def _timing_note(self, judged: Judged, outcome: Outcome) -> tuple[Note, str] | None:
+        comparison = self._choose_ratio(judged, outcome)
         if comparison is None:
             return None
         ratio, sentence = comparison
@@ -131,7 +131,7 @@ class _NoteWriter:
         lines = [f"{sentence}: {_change(ratio)}."]
         # A parent that is also the start is described once.
         described = {ratio.over}
-        if ratio.over == "leader" and self._beside.get(judged.id) == self._record.start.id:
+        if ratio.over == "leader" and self._leader_ids.get(judged.id) == self._record.start.id:
             described.add("start")
         lines += [
             f"Against {_CONTENDERS[other.over]}: {_change(other)}."
@@ -143,12 +143,12 @@ class _NoteWriter:
         lines.append(f"Median {outcome.median_ms:.4g} ms{floor}. Verdict: {outcome.verdict}.")
         lines += self._metrics(judged)
         paired = ratio.model_dump(include={"ratio", "low", "high"})
-        note = self._head(judged, title, word).model_copy(update=paired)
+        note = self._make_note(judged, title, word).model_copy(update=paired)
         return note, self._text(judged, note, lines)
 
-    def _compared(self, judged: Judged, outcome: Outcome) -> tuple[Ratio, str] | None:
+    def _choose_ratio(self, judged: Judged, outcome: Outcome) -> tuple[Ratio, str] | None:
         """What it is judged by: its parent where both were timed together, else the start."""
-        leader = self._beside.get(judged.id)
+        leader = self._leader_ids.get(judged.id)
         usable = {ratio.over: ratio for ratio in outcome.ratios if _is_finite(ratio)}
         paired = usable.get("leader")
         parents = judged.candidate.parents
@@ -162,13 +162,13 @@ class _NoteWriter:
             return paired, f"Compared with {other}, in one session"
         return None
 
-    def _failed(self, judged: Judged, outcome: Outcome) -> tuple[Note, str]:
+    def _failure_note(self, judged: Judged, outcome: Outcome) -> tuple[Note, str]:
         word = "cheat" if outcome.verdict is Verdict.CHEAT else "wrong"
         how = "did not compile or load" if outcome.stage is Stage.COMPILE else _WORDS[word]
         lines = [f"Failed: the kernel {how} (verdict {outcome.verdict})."]
         if outcome.stage is Stage.COMPILE and outcome.error in _FAILURES:
             lines.append(f"Kind of error: {outcome.error}.")
-        lines += self._case(judged)
+        lines += self._failed_case(judged)
         repair_ids = [
             repair.candidate.id
             for round_ in self._record.rounds.values()
@@ -177,10 +177,10 @@ class _NoteWriter:
         ]
         if any(item.id in repair_ids[:1] and item.outcome.right for item in self._record.history):
             lines.append(f"A repair of it, {repair_ids[0]}, is right.")
-        note = self._head(judged, f"failed ({word})", "failed")
+        note = self._make_note(judged, f"failed ({word})", "failed")
         return note, self._text(judged, note, lines)
 
-    def _case(self, judged: Judged) -> list[str]:
+    def _failed_case(self, judged: Judged) -> list[str]:
         """The first case that it got wrong, in the judge's own numbers."""
         evaluation = read_evaluation(self._root, judged.id)
         for case in evaluation.cases if evaluation is not None else ():
@@ -196,7 +196,7 @@ class _NoteWriter:
         """How the metric moved that the proposer named, where both sides were profiled."""
         hypothesis = judged.candidate.hypothesis
         metric = find_metric(hypothesis.metric) if hypothesis and hypothesis.metric else None
-        leader = self._beside.get(judged.id)
+        leader = self._leader_ids.get(judged.id)
         if metric is None or leader is None or leader not in judged.candidate.parents:
             return []
         before = (self._record.find(leader).outcome.profile or {}).get(metric.name)
@@ -205,8 +205,8 @@ class _NoteWriter:
             return []
         return [f"{metric.label} ({metric.name}): from {before:.4g} to {after:.4g} {metric.unit}."]
 
-    def _head(self, judged: Judged, title: str, word: str) -> Note:
-        family = self._family(judged)
+    def _make_note(self, judged: Judged, title: str, word: str) -> Note:
+        family = self._family_title(judged)
         return Note.model_validate(
             {
                 "title": f"{self._operator} on {self._standing.gpu}: {family}, {title}",
@@ -221,7 +221,7 @@ class _NoteWriter:
             }
         )
 
-    def _family(self, judged: Judged) -> str:
+    def _family_title(self, judged: Judged) -> str:
         return technique_titles().get(judged.family) or _FAMILIES.get(judged.family, _NO_TECHNIQUE)
 
     def _text(self, judged: Judged, note: Note, lines: list[str]) -> str:
@@ -229,7 +229,7 @@ class _NoteWriter:
         # None is written, too: what dtype the problem gives is in its own file.
         dtype = f", {note.dtype}" if note.dtype else ""
         head = f"{note.operator}{shapes}{dtype}, on {note.gpu} ({note.architecture})."
-        change = f"Change: {self._family(judged)}."
+        change = f"Change: {self._family_title(judged)}."
         if note.technique is not None:
             title = technique_titles()[note.technique]
             change = f"Technique, as its proposer named it: {title} ({note.technique})."
@@ -244,7 +244,7 @@ class _NoteWriter:
 
 _WORDS: Final = {"cheat": "did not do the work, or not in the time it claims", "wrong": "was wrong"}
 _CONTENDERS: Final[dict[str, str]] = {"start": "the start of the run"} | {
-    str(form): called for form, called in CALLED.items()
+    str(form): called for form, called in FORM_NAMES.items()
 }
 
 

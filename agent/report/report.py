@@ -13,7 +13,7 @@ MARKDOWN, HTML = "report.md", "report.html"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ReportFiles:
     """The files of a report."""
 
     markdown: Path
@@ -22,7 +22,7 @@ class Written:
     """None where nothing was timed."""
 
 
-def write_report(root: Path) -> Written:
+def write_report(root: Path) -> ReportFiles:
     """Write the report and the notes of a run, which may be unfinished, into its folder.
 
     Raises
@@ -31,7 +31,7 @@ def write_report(root: Path) -> Written:
         `root` is no run folder, its journal is damaged, or it cannot be written.
     """
     report = gather(root)
-    files = Written(
+    files = ReportFiles(
         root / MARKDOWN, root / HTML, root / FIGURE if report.figure is not None else None
     )
     if files.figure is not None and report.figure is not None:

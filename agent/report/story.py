@@ -44,7 +44,7 @@ class Line:
 
     depth: int
     judged: Judged
-    also: tuple[str, ...]
+    other_parents: tuple[str, ...]
     """Further parents."""
 
 

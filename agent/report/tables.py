@@ -51,7 +51,7 @@ class MetricRow:
     label: str
     before: str
     after: str
-    moved: str
+    change: str
     """Relative change, or empty."""
 
 
@@ -128,7 +128,7 @@ def metrics(start: Judged, best: Judged) -> list[MetricRow]:
                 label=metric.label,
                 before=_format_value(first, metric.unit),
                 after="" if same else _format_value(last, metric.unit),
-                moved="" if same else _relative_change(first, last),
+                change="" if same else _relative_change(first, last),
             )
         )
     return rows

@@ -66,7 +66,7 @@ class _Reporter:
             self._closed = True
         return self.job
 
-    def tell(self, name: PhaseName, line: str) -> None:
+    def report(self, name: PhaseName, line: str) -> None:
         """Record a phase, or a line of its progress."""
         with self._lock:
             if self._closed:
@@ -91,7 +91,7 @@ class Runner:
     store: JobStore
     work: Work
     limits: QueueLimits
-    ended: Callable[[str], None]
+    on_finished: Callable[[str], None]
     """Called for each finished evaluation with its verdict, `failed` or `cancelled`."""
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class Runner:
                 last_sweep = moment
             job = self.store.take()
             if job is not None:
-                self._one(job)
+                self._run_job(job)
                 last_work = time.monotonic()
                 continue
             if moment - last_work >= _IDLE_S:
@@ -137,17 +137,17 @@ class Runner:
             self._stopping.wait(_POLL_S)
         self.work.close()
 
-    def _one(self, job: EvaluationJob) -> None:
+    def _run_job(self, job: EvaluationJob) -> None:
         attempts = job.attempts - 1
         if attempts >= _MOST_ATTEMPTS:
             interrupted = job.model_copy(update={"attempts": attempts})
-            self._over(interrupted, None, f"interrupted {attempts} times: send it again")
+            self._end(interrupted, None, f"interrupted {attempts} times: send it again")
             return
         try:
             request = self.store.request(job.id)
         except NotFoundError:
             if not self._forgets_cancelled(job):
-                self._over(job, None, "the stored request can no longer be read: send it again")
+                self._end(job, None, "the stored request can no longer be read: send it again")
             return
         reporter = _Reporter(self.store, job)
         shown = self.store.shown_at_start(job.id, request)
@@ -157,7 +157,7 @@ class Runner:
 
         def work() -> None:
             try:
-                outcomes.append(self.work.run(folder, request, shown, reporter.tell))
+                outcomes.append(self.work.run(folder, request, shown, reporter.report))
             except BaseException as error:
                 outcomes.append(error)
 
@@ -171,18 +171,18 @@ class Runner:
         if self._forgets_cancelled(job):
             return
         if isinstance(outcome, EvaluationAnswer):
-            self._over(reported, outcome, None)
+            self._end(reported, outcome, None)
         elif self._stopping.is_set():
             self.store.give_back(reported)
         else:
-            self._over(reported, None, why or self._reason(outcome))
+            self._end(reported, None, why or self._reason(outcome))
 
     def _forgets_cancelled(self, job: EvaluationJob) -> bool:
         """Forget an evaluation if it was cancelled. Returns whether it was."""
         if not self.store.is_cancelled(job.id):
             return False
         self.store.forget(job.id)
-        self.ended("cancelled")
+        self.on_finished("cancelled")
         return True
 
     def _watch(self, job: EvaluationJob, thread: threading.Thread) -> str:
@@ -212,10 +212,10 @@ class Runner:
             _LOG.error("an evaluation failed", exc_info=error)
         return f"unexpected {type(error).__name__}: the server's log has more"
 
-    def _over(self, job: EvaluationJob, answer: EvaluationAnswer | None, error: str | None) -> None:
+    def _end(self, job: EvaluationJob, answer: EvaluationAnswer | None, error: str | None) -> None:
         state = JobState.FAILED if answer is None else JobState.DONE
         update = {"state": state, "finished": now(), "error": error}
         if answer is not None:
             update["verdict"] = answer.verdict
         self.store.finish(job.model_copy(update=update), answer)
-        self.ended("failed" if answer is None else answer.verdict.value)
+        self.on_finished("failed" if answer is None else answer.verdict.value)

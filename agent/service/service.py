@@ -26,13 +26,13 @@ class EvaluationService:
     limits: QueueLimits
     device: str | None = None
     """`cuda:N`; None takes the first GPU."""
-    ended: Callable[[str], None] = lambda _: None
+    on_finished: Callable[[str], None] = lambda _: None
     """Called for each evaluation of this process with its verdict, `failed` or `cancelled`."""
 
     def __post_init__(self) -> None:
         self.store = JobStore(self.state_dir / FOLDER)
         work = Work(self.knowledge, self.device)
-        self.runner = Runner(self.store, work, self.limits, self.ended)
+        self.runner = Runner(self.store, work, self.limits, self.on_finished)
         """Judges them between `start` and `stop`, unless another process of this folder does."""
 
     def submit(self, request: EvaluationRequest) -> EvaluationJob:

@@ -84,7 +84,7 @@ class JobStore:
         job = EvaluationJob(
             id=secrets.token_hex(8), name=request.name, state=JobState.QUEUED, created=now()
         )
-        with self._rows() as db:
+        with self._transaction() as db:
             waiting = db.execute("SELECT count(*) FROM evaluations WHERE over IS NULL")
             if waiting.fetchone()[0] >= limit:
                 raise QueueFullError(f"{limit} evaluations are already waiting: try again later")
@@ -98,7 +98,7 @@ class JobStore:
     def shown_at_start(self, job_id: str, request: EvaluationRequest) -> list[str]:
         """What the reader of an evaluation has by now: what it says, and what the one before gave;
         as it was when it was sent, if that one is gone."""
-        with self._rows() as db:
+        with self._transaction() as db:
             with contextlib.suppress(InvalidInputError):
                 return _shown_before(db, request)
             return [str(name) for name in json.loads(_row(db, job_id)["shown"])]
@@ -111,7 +111,7 @@ class JobStore:
         NotFoundError
             There is no such evaluation.
         """
-        with self._rows() as db:
+        with self._transaction() as db:
             text = _row(db, job_id)["request"]
         try:
             return EvaluationRequest.model_validate_json(text)
@@ -126,7 +126,7 @@ class JobStore:
         NotFoundError
             There is none of that id, or not any more.
         """
-        with self._rows() as db:
+        with self._transaction() as db:
             row = _row(db, job_id)
             job = _with_position(db, row)
         if job.state is not JobState.DONE:
@@ -142,7 +142,7 @@ class JobStore:
         jobs = []
         fields = EvaluationSummary.model_fields
         newest = "SELECT * FROM evaluations WHERE NOT cancelled ORDER BY number DESC"
-        with self._rows() as db:
+        with self._transaction() as db:
             for row in db.execute(newest).fetchall():
                 with contextlib.suppress(NotFoundError):  # damaged
                     job = _with_position(db, row)
@@ -151,13 +151,13 @@ class JobStore:
 
     def write(self, job: EvaluationJob) -> None:
         """Replace the public state of an evaluation."""
-        with self._rows() as db:
+        with self._transaction() as db:
             db.execute("UPDATE evaluations SET job = ? WHERE id = ?", (_text(job), job.id))
 
     def finish(self, job: EvaluationJob, answer: EvaluationAnswer | None) -> None:
         """Keep an evaluation's end."""
         text = answer.model_dump_json() if answer is not None else None
-        with self._rows() as db:
+        with self._transaction() as db:
             db.execute(
                 "UPDATE evaluations SET job = ?, answer = ?, over = ? WHERE id = ?",
                 (_text(job), text, time.time(), job.id),
@@ -173,7 +173,7 @@ class JobStore:
         NotFoundError
             There is no such evaluation.
         """
-        with self._rows() as db:
+        with self._transaction() as db:
             if _job(_row(db, job_id)).state is JobState.RUNNING:
                 db.execute("UPDATE evaluations SET cancelled = 1 WHERE id = ?", (job_id,))
             else:
@@ -186,13 +186,13 @@ class JobStore:
 
     def is_cancelled(self, job_id: str) -> bool:
         """Whether a running evaluation is to be ended."""
-        with self._rows() as db:
+        with self._transaction() as db:
             cursor = db.execute("SELECT cancelled FROM evaluations WHERE id = ?", (job_id,))
             return bool((cursor.fetchone() or (0,))[0])
 
     def forget(self, job_id: str) -> None:
         """Remove what is left of a cancelled evaluation."""
-        with self._rows() as db:
+        with self._transaction() as db:
             db.execute("DELETE FROM evaluations WHERE id = ?", (job_id,))
 
     def take(self) -> EvaluationJob | None:
@@ -200,7 +200,7 @@ class JobStore:
 
         It stays the first until it is over, so that it comes again if this process dies.
         """
-        with self._rows() as db:
+        with self._transaction() as db:
             # Cancelled while nobody ran it.
             db.execute("DELETE FROM evaluations WHERE cancelled")
             oldest = "SELECT * FROM evaluations WHERE over IS NULL ORDER BY number"
@@ -218,7 +218,7 @@ class JobStore:
 
     def sweep(self, keep: float) -> None:
         """Remove what was over `keep` seconds ago, and what is more than is ever kept."""
-        with self._rows() as db:
+        with self._transaction() as db:
             db.execute(
                 "DELETE FROM evaluations WHERE over < ? OR number IN (SELECT number FROM "
                 "evaluations WHERE over IS NOT NULL ORDER BY over DESC LIMIT -1 OFFSET ?)",
@@ -240,7 +240,7 @@ class JobStore:
             os.close(fd)
 
     @contextmanager
-    def _rows(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         """One transaction; it is undone where something is raised."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -33,7 +33,7 @@ from kb.gpus import GpuSpec, find_spec
 
 _SUFFIXES: Final = {"python": ".py", "cuda": ".cu"}
 
-Tell = Callable[[PhaseName, str], None]
+Reporter = Callable[[PhaseName, str], None]
 """Takes a phase and a line of its progress; an empty one where the phase begins."""
 
 
@@ -44,11 +44,11 @@ class _Task:
     request: EvaluationRequest
     problem: Path
     kernel: Path
-    tell: Tell
+    report: Reporter
     notes: list[str] = field(default_factory=list)
 
-    def teller(self, phase: PhaseName) -> Say:
-        return lambda progress: self.tell(phase, progress.text)
+    def reporter(self, phase: PhaseName) -> Say:
+        return lambda progress: self.report(phase, progress.text)
 
 
 class Knowledge(Protocol):
@@ -84,12 +84,12 @@ class Work:
     knowledge: Knowledge
     device: str | None = None
     """`cuda:N`; None takes the first GPU."""
-    make: Callable[[], JudgeProcess] = JudgeProcess
+    start_process: Callable[[], JudgeProcess] = JudgeProcess
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._judge: JudgeProcess | None = None
-        self._resolved: str | None = None
+        self._resolved_device: str | None = None
         self._cancelled = False
 
     def begin(self) -> None:
@@ -97,7 +97,7 @@ class Work:
         self._cancelled = False
 
     def run(
-        self, folder: Path, request: EvaluationRequest, shown_ids: Sequence[str], tell: Tell
+        self, folder: Path, request: EvaluationRequest, shown_ids: Sequence[str], report: Reporter
     ) -> EvaluationAnswer:
         """Judge a candidate to the end.
 
@@ -115,7 +115,7 @@ class Work:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         try:
-            return self._run(_Task(request, problem, kernel, tell), shown_ids)
+            return self._run(_Task(request, problem, kernel, report), shown_ids)
         except JudgeError:
             raise
         except BaseException:
@@ -131,11 +131,11 @@ class Work:
         if evaluation.verdict in RIGHT:
             if request.profile:
                 profile = self._profile(task)
-            task.tell(PhaseName.DIAGNOSE, "")
+            task.report(PhaseName.DIAGNOSE, "")
             diagnosis = self._diagnose(task, evaluation, profile, spec)
         context: ContextResponse | None = None
         if request.context is not None:
-            task.tell(PhaseName.RETRIEVE, "")
+            task.report(PhaseName.RETRIEVE, "")
             query = self.context_request(
                 request,
                 request.context,
@@ -192,8 +192,8 @@ class Work:
         )
 
     def _evaluate(self, task: _Task) -> Evaluation:
-        task.tell(PhaseName.JUDGE, "")
-        judge, device = self._ready(task)
+        task.report(PhaseName.JUDGE, "")
+        judge, device = self._judge_and_device(task)
         request = Evaluate.like(
             task.request,
             problem=task.problem,
@@ -201,19 +201,19 @@ class Work:
             device=device,
             baselines=tuple(dict.fromkeys((EAGER, *task.request.baselines))),
         )
-        return judge.ask(request, task.teller(PhaseName.JUDGE)).evaluation
+        return judge.ask(request, task.reporter(PhaseName.JUDGE)).evaluation
 
     def _profile(self, task: _Task) -> Profile | None:
         if task.request.interpret:
             task.notes.append("not profiled: nothing runs on a GPU with interpret")
             return None
-        task.tell(PhaseName.PROFILE, "")
+        task.report(PhaseName.PROFILE, "")
         try:
-            judge, device = self._ready(task)
+            judge, device = self._judge_and_device(task)
             request = TakeProfile.like(
                 task.request, problem=task.problem, kernel=task.kernel, device=device
             )
-            return judge.ask(request, task.teller(PhaseName.PROFILE)).profile
+            return judge.ask(request, task.reporter(PhaseName.PROFILE)).profile
         except (JudgeError, JudgeLostError) as error:
             task.notes.append(f"not profiled: {error}")
             return None
@@ -230,18 +230,18 @@ class Work:
             task.notes.append(f"no diagnosis: {error}")
             return None
 
-    def _ready(self, task: _Task) -> tuple[JudgeProcess, str]:
+    def _judge_and_device(self, task: _Task) -> tuple[JudgeProcess, str]:
         """The judging process and the device to use."""
         with self._lock:
             if self._cancelled:
                 raise JudgeLostError("it is being ended")
             if self._judge is None:
-                self._judge, self._resolved = self.make(), None
-            judge, device = self._judge, "cpu" if task.request.interpret else self._resolved
+                self._judge, self._resolved_device = self.start_process(), None
+            judge, device = self._judge, "cpu" if task.request.interpret else self._resolved_device
         if device is None:
-            task.tell(PhaseName.JUDGE, "starting the judge")
+            task.report(PhaseName.JUDGE, "starting the judge")
             device = judge.ask(Describe(device=self.device), silent).devices[0]
-            self._resolved = device
+            self._resolved_device = device
         return judge, device
 
     def cancel(self) -> None:

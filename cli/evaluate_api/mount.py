@@ -34,7 +34,7 @@ class EvaluationMount:
                 keep=settings.evaluate_keep,
             ),
             device=settings.evaluate_device,
-            ended=lambda outcome: host.metrics.evaluations.labels(outcome).inc(),
+            on_finished=lambda outcome: host.metrics.evaluations.labels(outcome).inc(),
         )
 
     def router(self) -> APIRouter:

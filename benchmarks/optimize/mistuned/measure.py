@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from agent.optimize.judge_requests import Kept, Request
+from agent.optimize.judge_requests import JudgeState, Request
 from agent.proposers.tune.autotune import opened
 from agent.proposers.tune.halving import halve
 from agent.proposers.tune.material import Subject
@@ -52,7 +52,7 @@ class Measure(Request[Measured]):
     check: bool
     """Whether the judge says if the winner is right."""
 
-    def answer(self, kept: Kept, say: Say) -> Measured:
+    def answer(self, kept: JudgeState, say: Say) -> Measured:
         """See `Request.answer`."""
         record = measure(self, kept.zygote(interpret=self.device == "cpu"), say)
         host = describe_host(self.device)

@@ -11,10 +11,10 @@ from agent.diagnose.techniques import Shelf
 from agent.optimize.judge_process import JudgeError, JudgeLostError
 from agent.optimize.judge_requests import (
     Describe,
-    Described,
+    DeviceInfo,
     Evaluate,
-    Evaluated,
-    Profiled,
+    EvaluationReply,
+    ProfileReply,
     TakeProfile,
 )
 from agent.service.models import EvaluationRequest, JobState
@@ -45,7 +45,7 @@ class ScriptedJudge:
         if self.ended.is_set():
             raise JudgeLostError("the judging process died")
         if isinstance(request, Describe):
-            return Described(devices=(request.device or "cuda:0",))
+            return DeviceInfo(devices=(request.device or "cuda:0",))
         text = open(request.kernel).read()  # noqa: PTH123, SIM115
         if isinstance(request, TakeProfile):
             if "no profile" in text:
@@ -53,7 +53,7 @@ class ScriptedJudge:
             metrics = {"gpu__time_duration.sum": 1000.0, "dram__bytes.sum": 1e6}
             kernel = KernelProfile(name="k", launches=1, time_ns=1e3, share=1.0, metrics=metrics)
             found = Profile(problem="p", kernel="k", gpu="NVIDIA H200", kernels=(kernel,))
-            return Profiled(profile=found)
+            return ProfileReply(profile=found)
         say(Progress("starting workers", Step.HOLD))
         if "many lines" in text:
             for number in range(50):
@@ -78,7 +78,7 @@ class ScriptedJudge:
             versions={}, date="2026-01-01", verdict=verdict, reasons=(), timings=(timing,),
             seconds=1.0,
         )  # fmt: skip
-        return Evaluated(evaluation=found)
+        return EvaluationReply(evaluation=found)
 
     def cancel(self):
         self.ended.set()
