@@ -61,7 +61,7 @@ class CardActor:
 
     def ask(self, line: str, files: dict[str, bytes]) -> Iterator[str]:
         """Lines of progress, then one with the answer, as a judging process writes them, or one of
-        `_ENDS` with its message. `files` has the contents of the files that the request names, by
+        `_ERRORS` with its message. `files` has the contents of the files that the request names, by
         their paths on the driver's machine.
         """
         request = read_request(line)

@@ -33,7 +33,7 @@ class Probe(Request[ProbeReply]):
 
     device: str
 
-    def answer(self, kept: JudgeState, say: Say) -> ProbeReply:  # noqa: ARG002 (see `Request`)
+    def answer(self, state: JudgeState, say: Say) -> ProbeReply:  # noqa: ARG002 (see `Request`)
         """See `Request.answer`."""
         import torch  # noqa: PLC0415 (slow to load)
 

@@ -41,5 +41,5 @@ class CancelledError(LlmError):
 
 
 def one_line(text: object, max_chars: int = 300) -> str:
-    """Text as one line of at most `most` characters."""
+    """Text as one line of at most `max_chars` characters."""
     return " ".join(str(text).split())[:max_chars]

@@ -44,7 +44,7 @@ class Advisor(Protocol):
     """Diagnoses and retrieves."""
 
     def advise(self, leader: Judged, round_: int, shown_ids: Collection[str]) -> Advice:
-        """Diagnosis of the leader, and a context for it without techniques `shown` before.
+        """Diagnosis of the leader, and a context for it without techniques of `shown_ids`.
 
         What is not available is left out, and the notes say so.
         """

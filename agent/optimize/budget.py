@@ -125,7 +125,7 @@ def reserve(record: Record, config: RunConfig, reason: str = GPU_TIME) -> float:
     """Seconds of TIME or GPU_TIME that are kept for the last session and the profile of the best.
 
     That is the time of a whole last session, unless little would be left for the search: then the
-    time of a short one, and never more than `_MOST_KEPT` of what the start left. So a slow start
+    time of a short one, and never more than `_MAX_RESERVE` of what the start left. So a slow start
     under a short limit is searched as well, at the price of fewer launches in the last session.
     """
     measured = record.standing is not None and record.standing.measured

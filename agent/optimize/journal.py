@@ -49,7 +49,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.events, self._sound = read(path)
+        self.events, self._valid_bytes = read(path)
         try:
             new = not path.exists()
             self._file = path.open("ab", buffering=0)
@@ -79,11 +79,11 @@ class Journal:
             with suppress(OSError):
                 self._cut()
             raise cannot_write(self._path, error) from error
-        self._sound += len(line)
+        self._valid_bytes += len(line)
 
     def _cut(self) -> None:
-        if os.fstat(self._file.fileno()).st_size != self._sound:
-            self._file.truncate(self._sound)
+        if os.fstat(self._file.fileno()).st_size != self._valid_bytes:
+            self._file.truncate(self._valid_bytes)
 
     def close(self) -> None:
         """End writing."""

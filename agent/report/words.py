@@ -21,7 +21,7 @@ def visible(text: str) -> str:
 
 
 def line(text: str, max_chars: int = 400) -> str:
-    """Foreign text as one line of at most `most` characters, the cut shown."""
+    """Foreign text as one line of at most `max_chars` characters, the cut shown."""
     text = visible(" ".join(text.split()))
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 

@@ -101,8 +101,8 @@ class Work:
     ) -> EvaluationAnswer:
         """Judge a candidate to the end.
 
-        Its files are put into `folder`, which the caller removes. `shown` are ids and slugs that
-        the reader has.
+        Its files are put into `folder`, which the caller removes. `shown_ids` are ids and slugs
+        that the reader has.
 
         Raises
         ------

@@ -161,7 +161,7 @@ class Measure(Request[Measured]):
     tune_seconds: float
     dry_run: bool
 
-    def answer(self, kept: JudgeState, say: Say) -> Measured:  # noqa: ARG002 (see `Request`)
+    def answer(self, state: JudgeState, say: Say) -> Measured:  # noqa: ARG002 (see `Request`)
         """See `Request.answer`."""
         session = _session(self.corpus, self.tune_seconds, self.dry_run)
         return Measured(record=session.record(self.slug))

@@ -52,9 +52,9 @@ class Measure(Request[Measured]):
     check: bool
     """Whether the judge says if the winner is right."""
 
-    def answer(self, kept: JudgeState, say: Say) -> Measured:
+    def answer(self, state: JudgeState, say: Say) -> Measured:
         """See `Request.answer`."""
-        record = measure(self, kept.zygote(interpret=self.device == "cpu"), say)
+        record = measure(self, state.zygote(interpret=self.device == "cpu"), say)
         host = describe_host(self.device)
         return Measured(record={**record, "gpu": host.gpu, "versions": host.versions})
 

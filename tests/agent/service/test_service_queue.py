@@ -387,7 +387,7 @@ def test_errors_do_not_tell_where_the_server_keeps_things(place, monkeypatch):
         raise JudgeError(f"cannot read {request.kernel}" if hasattr(request, "kernel") else "?", "")
 
     monkeypatch.setattr(ScriptedJudge, "ask", fail)
-    monkeypatch.setattr(Work, "_ready", lambda self, task: (ScriptedJudge([]), "cpu"))
+    monkeypatch.setattr(Work, "_judge_and_device", lambda self, task: (ScriptedJudge([]), "cpu"))
     place.runner()
     failed = place.over(place.send())
     assert "cannot read" in failed.error

@@ -29,7 +29,7 @@ def _proposers(monkeypatch, tmp_path):
     def offering(parts):
         return Offering(OFFERED.get(parts.config.problem.name, []))
 
-    monkeypatch.setitem(opening._MAKERS, "recipe", offering)
+    monkeypatch.setitem(opening._FACTORIES, "recipe", offering)
 
 
 def asked(module, *arguments):
@@ -186,7 +186,7 @@ def test_wrong_options_are_usage_errors(tmp_path, arguments, capsys):
 
 
 def test_a_dry_run_judges_an_operator_and_claims_no_figure(tmp_path, monkeypatch):
-    monkeypatch.setitem(opening._MAKERS, "recipe", lambda _: Offering([]))
+    monkeypatch.setitem(opening._FACTORIES, "recipe", lambda _: Offering([]))
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish", "--interpret")
     with local_cards("1", interpret=True) as real:
         found = go_through(operators.BENCHMARK, options, real)
