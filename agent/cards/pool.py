@@ -22,7 +22,7 @@ R = TypeVar("R", bound=BaseModel)
 
 # A request is tried once more on another card. If that is lost as well, the request is the cause,
 # and it must not take down all cards.
-_MOST_LOST: Final = 2
+_MAX_LOST: Final = 2
 
 
 class CardLostError(KbError):
@@ -147,7 +147,7 @@ class LentCard:
             No card of the kind is left, or the pool was cancelled.
         """
         lost = ""
-        for _ in range(_MOST_LOST):
+        for _ in range(_MAX_LOST):
             card = self.card
             if card is None:
                 raise PausedError("the run has no device left")
@@ -162,7 +162,7 @@ class LentCard:
                 if self._pool.is_cancelled:
                     raise PausedError("interrupted") from None
                 raise
-        raise JudgeLostError(f"{_MOST_LOST} devices were lost, the last because {lost}")
+        raise JudgeLostError(f"{_MAX_LOST} devices were lost, the last because {lost}")
 
     def cancel(self) -> None:
         """See `Card.cancel`."""

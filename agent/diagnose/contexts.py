@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from itertools import zip_longest
 
 from agent.diagnose.diagnose import diagnose, gather
-from agent.diagnose.inputs import Measured
-from agent.diagnose.techniques import shelf_of
+from agent.diagnose.inputs import ProfileData
+from agent.diagnose.techniques import catalog_of
 from kb.context.models import ContextRequest
 from kb.index.reader import Generation
 from kb.problems.facts import card_of
@@ -24,8 +24,8 @@ def answers(
     InvalidInputError
         No card goes by the name.
     """
-    facts = gather(Measured(profile), card_of(request.gpu), source=request.kernel)
-    diagnosis = diagnose(facts, shelf_of(generation), language=request.language)
+    facts = gather(ProfileData(profile), card_of(request.gpu), source=request.kernel)
+    diagnosis = diagnose(facts, catalog_of(generation), language=request.language)
     columns = [
         [(advice.slug, finding.cause) for advice in finding.techniques]
         for finding in diagnosis.findings

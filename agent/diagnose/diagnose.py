@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from agent.diagnose.bottleneck import Decision, decide
 from agent.diagnose.facts import Facts
 from agent.diagnose.findings import select
-from agent.diagnose.inputs import Measured
+from agent.diagnose.inputs import ProfileData
 from agent.diagnose.result import Bottleneck, Diagnosis, Finding, Roofline
 from agent.diagnose.roofline import NO_FLOOR, WASTE, at_floor, excess, roofline
 from agent.diagnose.rules import Case
 from agent.diagnose.rules_memory import WASTEFUL
-from agent.diagnose.techniques import Shelf, advise
+from agent.diagnose.techniques import Catalog, advise
 from judge.evaluate.result import Evaluation
 from kb.gpus import GpuSpec
 from kb.pasted.source import read_source
@@ -20,7 +20,7 @@ _AT_FLOOR = 0.95
 
 
 def gather(
-    measured: Measured,
+    measured: ProfileData,
     spec: GpuSpec | None = None,
     evaluation: Evaluation | None = None,
     source: str | None = None,
@@ -47,7 +47,7 @@ def gather(
 
 def diagnose(
     facts: Facts,
-    shelf: Shelf,
+    catalog: Catalog,
     *,
     language: str | None = None,
     notes: tuple[str, ...] = (),
@@ -71,7 +71,7 @@ def diagnose(
         bottleneck=decision.bottleneck,
         why=decision.why,
         roofline=position,
-        findings=advise(findings, facts, shelf, language),
+        findings=advise(findings, facts, catalog, language),
         notes=all_notes,
         ignored=ignored,
     )

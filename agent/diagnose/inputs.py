@@ -20,12 +20,12 @@ from kb.profiles.reading import read_profile as read_any_profile
 from kb.refusals import refusal
 
 # Characters of a note's list of names.
-_MOST_NAMED = 200
+_MAX_NAMES = 200
 _T = TypeVar("_T", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ProfileData:
     """One kernel's metrics, and what the profile says about it."""
 
     metrics: Mapping[str, float]
@@ -39,7 +39,7 @@ class Measured:
     ignored: tuple[str, ...] = ()
 
 
-def read_profile(text: str, where: str, kernel_name: str | None = None) -> Measured:
+def read_profile(text: str, where: str, kernel_name: str | None = None) -> ProfileData:
     """Read `kb profile --json`, or what `kb.profiles.reading` reads of any user of ncu.
 
     Raises
@@ -59,7 +59,7 @@ def read_profile(text: str, where: str, kernel_name: str | None = None) -> Measu
     notes = list(loaded.notes)
     if name and spec is None:
         notes.append(f"the profile names a GPU that is not in the table of GPUs: '{name}'")
-    return Measured(
+    return ProfileData(
         loaded.metrics, loaded.kernel, name if spec else None, spec.architecture if spec else None,
         loaded.share, words=loaded.kernel or "", notes=tuple(notes), ignored=loaded.ignored,
     )  # fmt: skip
@@ -75,7 +75,7 @@ def _parse_own(text: str) -> dict[str, Any] | None:
     return data if is_ours else None
 
 
-def _from_ptxas(text: str, where: str, kernel_name: str | None) -> Measured:
+def _from_ptxas(text: str, where: str, kernel_name: str | None) -> ProfileData:
     """The kernel of a compiler's log that spills most, then that with most registers."""
     kernels: dict[str, KernelResources] = {}
     for resources in parse_ptxas(text):
@@ -108,15 +108,15 @@ def _from_ptxas(text: str, where: str, kernel_name: str | None) -> Measured:
         others = ", ".join(key for key in names if key != name)
         notes.append(
             f"of {len(names)} kernels, {name} has the most spills and registers and is diagnosed "
-            f"(--kernel-name selects another): {others[:_MOST_NAMED]}"
+            f"(--kernel-name selects another): {others[:_MAX_NAMES]}"
         )
-    return Measured(
+    return ProfileData(
         resolve_profile(metrics)[0], name or None, architecture=kernel.architecture or None,
         static=static, words=name, notes=tuple(notes),
     )  # fmt: skip
 
 
-def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
+def from_profile(profile: Profile, kernel_name: str | None = None) -> ProfileData:
     """The kernel that takes most of the time, or the one that is named; where none ran, what its
     machine code shows.
 
@@ -137,7 +137,7 @@ def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
     notes = list(profile.notes)
     if dominant is None:
         static = max(profile.static, key=lambda facts: facts.instructions, default=None)
-        return Measured(
+        return ProfileData(
             {}, static.name if static else None, profile.gpu, profile.architecture,
             static=static, words=words, notes=tuple(notes),
         )  # fmt: skip
@@ -149,7 +149,7 @@ def from_profile(profile: Profile, kernel_name: str | None = None) -> Measured:
     static = dominant.static or next(matching, None)
     launch = launch_of(dominant.metrics, f"profile of '{dominant.name}'", 0, dominant.name)
     values = with_derived(launch.values, Device(profile.gpu or "").warps_per_scheduler)
-    return Measured(
+    return ProfileData(
         values, dominant.name, profile.gpu, profile.architecture, dominant.share, static, words,
         tuple(notes), tuple(launch.unknown),
     )  # fmt: skip

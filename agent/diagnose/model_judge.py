@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent.diagnose.facts import Facts, fact
 from agent.diagnose.result import Bottleneck, Diagnosis, Evidence, Finding, Opinion
-from agent.diagnose.techniques import Shelf
+from agent.diagnose.techniques import Catalog
 from agent.endpoint.client import Endpoint
 from agent.endpoint.errors import RefusedError, UnusableReplyError, one_line
 from kb.refusals import first_problem
@@ -67,7 +67,7 @@ def ask_model(
     base_url: str | None,
     facts: Facts,
     diagnosis: Diagnosis,
-    shelf: Shelf,
+    catalog: Catalog,
     *,
     max_retries: int = MAX_RETRIES,
     timeout: float = REQUEST_SECONDS,
@@ -85,7 +85,7 @@ def ask_model(
     endpoint = Endpoint(model, base_url, max_retries=max_retries, timeout=timeout)
     citable = evidence_of(facts, diagnosis)
     language = facts.source.language if facts.source is not None else None
-    fitting = shelf.fitting(language, facts.architecture)
+    fitting = catalog.fitting(language, facts.architecture)
     titles = {entry.slug: entry.title for entry in fitting}
     messages = [{"role": "user", "content": prompt(facts, citable, titles)}]
     problem = ""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from agent.diagnose.diagnose import diagnose, gather
-from agent.diagnose.inputs import Measured, from_profile
+from agent.diagnose.inputs import ProfileData, from_profile
 from agent.diagnose.result import Diagnosis
-from agent.diagnose.techniques import Shelf, shelf_or_corpus
+from agent.diagnose.techniques import Catalog, catalog_or_corpus
 from agent.optimize.candidate import Context, Judged
 from agent.optimize.outcomes import describe
 from agent.optimize.run import RunFolder, read_evaluation
@@ -84,7 +84,7 @@ class IndexAdvisor:
         if profile is not None:
             measured = from_profile(profile)
         else:
-            measured = Measured(leader.outcome.profile or {})
+            measured = ProfileData(leader.outcome.profile or {})
         spec = find_spec(self._gpu, self.specs) if self._gpu is not None else None
         evaluation = read_evaluation(self.folder.root, leader.id)
         facts = gather(measured, spec, evaluation, leader.candidate.source)
@@ -97,8 +97,8 @@ class IndexAdvisor:
         )
 
     @cached_property
-    def _techniques(self) -> Shelf:
-        return shelf_or_corpus(self.index)
+    def _techniques(self) -> Catalog:
+        return catalog_or_corpus(self.index)
 
     def _retrieve(
         self, leader: Judged, diagnosis: Diagnosis | None, shown_ids: Collection[str]

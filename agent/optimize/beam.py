@@ -76,7 +76,7 @@ def survivors(
     return tuple(beam)
 
 
-def plateaued(judged: Sequence[Judged], leader: Judged) -> frozenset[str]:
+def stalled_families(judged: Sequence[Judged], leader: Judged) -> frozenset[str]:
     """Families that stay behind the leader and stopped gaining.
 
     A family is one where, over its last `PLATEAU_ROUNDS` rounds (rounds in which it was tried), its

@@ -21,7 +21,7 @@ from kb.errors import InvalidInputError
 from kb.gpus import GpuSpec, find_spec
 
 # Compiling a kernel at its first call takes some seconds, for a few tens of them at worst.
-_LEAST_CALL_S: Final = 30.0
+_MIN_CALL_S: Final = 30.0
 _SHORT_SESSION: Final = "the last session was short, with fewer launches, because GPU time ran out"
 
 
@@ -187,7 +187,7 @@ class GpuJudge:
     def _call_seconds(self) -> float:
         """Time limit of one call: half of the run's GPU time, so that a hang cannot use it all."""
         limit = self._config.limits.gpu_seconds
-        return CALL_SECONDS if limit is None else min(CALL_SECONDS, max(_LEAST_CALL_S, limit / 2))
+        return CALL_SECONDS if limit is None else min(CALL_SECONDS, max(_MIN_CALL_S, limit / 2))
 
     @property
     def _compile_seconds(self) -> float:

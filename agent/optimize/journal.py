@@ -11,7 +11,7 @@ from agent.optimize.files import RunFolderError, cannot_write, sync_folder
 from kb.refusals import first_problem
 
 
-def read(path: Path) -> tuple[list[Event], int]:
+def read_events(path: Path) -> tuple[list[Event], int]:
     """The events, and the length in bytes of the file's sound part.
 
     A last line without its end is what a kill leaves of a write: it did not happen.
@@ -49,7 +49,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.events, self._valid_bytes = read(path)
+        self.events, self._valid_bytes = read_events(path)
         try:
             new = not path.exists()
             self._file = path.open("ab", buffering=0)

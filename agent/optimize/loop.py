@@ -32,7 +32,7 @@ from kb.errors import KbError
 # A proposer that failed in so many rounds in a row is not asked again.
 MAX_FAILURES: Final = 2
 # When the best does not hold in the last evaluation, the next ones have their chance.
-_MOST_CONFIRMED: Final = 3
+_MAX_SESSIONS: Final = 3
 
 
 @dataclass(eq=False)
@@ -280,7 +280,7 @@ class Search:
         candidates = [record.start, *record.history]
         retired = frozenset[str]()
         if strategy.retirement:
-            retired = (record.retired | beams.plateaued(candidates, after)) - {after.family}
+            retired = (record.retired | beams.stalled_families(candidates, after)) - {after.family}
         beam = beams.survivors(candidates, after, width=strategy.width, retired=retired)
         selection = {"beam": tuple(item.id for item in beam), "retired": tuple(sorted(retired))}
         change = {"leader": after.id, "gain": beams.gain(before, after)}
@@ -292,7 +292,7 @@ class Search:
         only for baselines without a time. Returns what went wrong, or an empty text."""
         if self._config.interpret or not self._config.strategy.confirm:
             return ""
-        for _ in range(_MOST_CONFIRMED):
+        for _ in range(_MAX_SESSIONS):
             best, start = self._record.leader, self._record.start
             if best.id in self._record.confirmed or (best.id == start.id and self._baselines_timed):
                 break

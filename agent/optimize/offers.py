@@ -6,14 +6,14 @@ from itertools import zip_longest
 
 from agent.optimize.candidate import Candidate, Judged, Outcome, Proposal, SearchState, Stage
 from agent.optimize.dedupe import digest
-from agent.optimize.outcomes import describe, failure, plain
+from agent.optimize.outcomes import clip, describe, failure
 from agent.optimize.proposers import Proposer, Spending
 from agent.pause import PausedError
 from judge.problem.kernel import Form, KernelFile
 from kb.errors import KbError
 
 # Real kernel files have some tens of kilobytes.
-_MOST_BYTES = 1 << 20
+_MAX_CHARS = 1 << 20
 
 
 @dataclass
@@ -79,7 +79,7 @@ def _collect_from(
             proposed = []
             offers.failures[proposer.name] = describe(error)
         if proposer.notes:
-            offers.notes[proposer.name] = tuple(plain(note) for note in proposer.notes)
+            offers.notes[proposer.name] = tuple(clip(note) for note in proposer.notes)
         lists[proposer.name] = proposed
         offers.offered[proposer.name] = tuple(item.id for item in proposed)
         add_spending(offers.spent, proposer, before)
@@ -119,8 +119,8 @@ def unreadable_outcome(candidate: Candidate, attempt: int) -> Outcome | None:
 
 
 def _form(proposal: Proposal) -> Form:
-    if len(proposal.source) > _MOST_BYTES:
-        raise KbError(f"the file has more than {_MOST_BYTES} characters")
+    if len(proposal.source) > _MAX_CHARS:
+        raise KbError(f"the file has more than {_MAX_CHARS} characters")
     return KernelFile.parse(proposal.source, f"kernel{proposal.suffix}").form
 
 

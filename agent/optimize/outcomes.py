@@ -11,7 +11,7 @@ from kb.errors import KbError
 CANDIDATE: Final = "candidate"
 # What a proposer can use of a failure; compilers write pages.
 _REASON_CHARS: Final = 2000
-_MOST_REASONS: Final = 8
+_MAX_REASONS: Final = 8
 # What a timing, an outcome and a baseline have in common.
 _TIMES: Final = {"median_ms", "p10_ms", "p90_ms", "floor_fraction"}
 # `kernel.py` timed beside the candidate is called `1:kernel.py`.
@@ -41,16 +41,16 @@ def outcome_of(
         reasons += [
             problem for problem in problems if not any(problem in reason for reason in reasons)
         ]
-    reasons = list(dict.fromkeys(plain(reason) for reason in reasons))
+    reasons = list(dict.fromkeys(clip(reason) for reason in reasons))
     if stage is Stage.TIME and not reasons:
         reasons = ["it is right but was not timed"]
     return Outcome(
         candidate=candidate.id,
         stage=stage,
         verdict=evaluation.verdict,
-        reasons=tuple(reasons[:_MOST_REASONS]),
+        reasons=tuple(reasons[:_MAX_REASONS]),
         error=evaluation.fault.error if evaluation.fault is not None else None,
-        disclosures=tuple(plain(disclosure) for disclosure in disclosures),
+        disclosures=tuple(clip(disclosure) for disclosure in disclosures),
         **(timing.model_dump(include=_TIMES) if timing else {}),
         ratios=tuple(_renamed(ratio, against) for ratio in evaluation.ratios),
         error_share=_error_share(evaluation),
@@ -98,16 +98,16 @@ def timing_of(evaluation: Evaluation) -> Timing | None:
 
 def failure(candidate: Candidate, stage: Stage, reason: str, attempt: int = 1) -> Outcome:
     """The outcome of a candidate that was not judged."""
-    return Outcome(candidate=candidate.id, stage=stage, reasons=(plain(reason),), attempts=attempt)
+    return Outcome(candidate=candidate.id, stage=stage, reasons=(clip(reason),), attempts=attempt)
 
 
 def describe(error: Exception) -> str:
     """An error in one line."""
     text = str(error) if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
-    return plain(" ".join(text.split()))
+    return clip(" ".join(text.split()))
 
 
-def plain(text: str) -> str:
+def clip(text: str) -> str:
     """At most `_REASON_CHARS` characters that can be written as UTF-8, the end rather than the
     middle left out."""
     text = text.encode("utf-8", errors="replace").decode()

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from agent.optimize import budget, events
 from agent.optimize.candidate import Judged
-from agent.optimize.summary import counted
+from agent.optimize.summary import pluralize
 
 
 class Progress(Protocol):
@@ -75,7 +75,7 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
             candidates=candidates, dropped=dropped, failures=failures, notes=notes
         ):
             skipped = f", {len(dropped)} skipped as tried or retired" if dropped else ""
-            yield f"  {counted(len(candidates), 'proposal')}{skipped}"
+            yield f"  {pluralize(len(candidates), 'proposal')}{skipped}"
             yield from (f"  {item.id}: {item.note}" for item in candidates if item.note)
             yield from (f"  {name} failed: {why}" for name, why in failures.items())
             yield from (f"  {name}: {note}" for name, texts in notes.items() for note in texts)

@@ -32,7 +32,7 @@ from agent.optimize.candidate import Candidate
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Event, Proposed, Repaired, Started
 from agent.optimize.files import PART, RunFolderError, cannot_write, write_atomically
-from agent.optimize.journal import Journal, read
+from agent.optimize.journal import Journal, read_events
 from agent.optimize.record import Record, Round
 from judge.evaluate.result import Evaluation
 from judge.profile.result import Profile
@@ -229,7 +229,7 @@ def read_run(root: Path) -> tuple[RunConfig, Record]:
         `root` is no run folder, or its journal is damaged.
     """
     config = read_config(root)
-    events, _ = read(root / _JOURNAL)
+    events, _ = read_events(root / _JOURNAL)
     return config, Record.of(events)
 
 

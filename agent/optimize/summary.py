@@ -123,7 +123,7 @@ def _rows(record: Record, best: Judged, confirmed: Judged | None) -> tuple[Row, 
     for key, name in ROWS:
         if (entry := record.baselines.get(key)) is not None:
             row = Row(name=name, median_ms=entry.median_ms, floor_fraction=entry.floor_fraction)
-            rows.append(row if is_start and key == "start" else compared(row, key, final))
+            rows.append(row if is_start and key == "start" else compare(row, key, final))
     if not is_start:
         rows.append(Row(name="best", median_ms=time.median_ms, floor_fraction=time.floor_fraction))
     return tuple(rows)
@@ -136,7 +136,7 @@ def _given_back(rows: tuple[Row, ...]) -> ModelForm | None:
     return FORMS[min(forms, key=lambda row: row.ratio or 1.0).name] if forms else None
 
 
-def compared(row: Row, key: str, best: Judged) -> Row:
+def compare(row: Row, key: str, best: Judged) -> Row:
     """The row with how much faster `best` is: paired in one session, else by the two medians."""
     paired = best.outcome.over(key)
     if paired is not None:
@@ -204,7 +204,7 @@ def _foot(summary: Summary) -> list[str]:
         )
     spent = summary.spent
     costs = (
-        f"{counted(summary.rounds, 'round')}, {counted(summary.judged, 'candidate')}, "
+        f"{pluralize(summary.rounds, 'round')}, {pluralize(summary.judged, 'candidate')}, "
         f"{summary.right} right; "
         f"{summary.seconds:.0f} s, {summary.gpu_seconds:.0f} s of GPU time"
     )
@@ -229,6 +229,6 @@ def gain_of_returned(summary: Summary) -> float | None:
     return None if ratio == 1 else ratio
 
 
-def counted(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """A number of things, in words: `2 rounds`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -15,7 +15,7 @@ from agent.report.story import why_failed
 from agent.report.words import line, milliseconds, percent, visible
 
 # Longer sources are shown plain: highlighting is there for reading, and megabytes are not read.
-_MOST_HIGHLIGHTED: Final = 200_000
+_MAX_HIGHLIGHTED: Final = 200_000
 _LINK: Final = re.compile(r"(https?://[^\s,()<>\"']+)")
 
 
@@ -26,16 +26,16 @@ def html(report: Report) -> str:
     return page.render(report=report, figure=figure) + "\n"
 
 
-def coloured(source: str, suffix: str) -> Markup:
+def highlight_source(source: str, suffix: str) -> Markup:
     """A kernel's source with classes for a style sheet."""
     source = visible(source).rstrip() + "\n"
-    if len(source) > _MOST_HIGHLIGHTED:
+    if len(source) > _MAX_HIGHLIGHTED:
         return escape(source)
     lexer = CudaLexer() if suffix == ".cu" else PythonLexer()
     return Markup(highlight(source, lexer, HtmlFormatter(nowrap=True)))  # noqa: S704 (Pygments escapes)
 
 
-def cited(text: str) -> Markup:
+def link_citation(text: str) -> Markup:
     """A citation with its address as a link; only http and https are linked."""
     link = Markup('<a href="{0}" rel="noreferrer">{0}</a>')
     # Every second part is an address, since the pattern is a group.
@@ -56,8 +56,8 @@ def _environment() -> Environment:
         "line": line,
         "ms": milliseconds,
         "percent": percent,
-        "coloured": coloured,
-        "cited": cited,
+        "coloured": highlight_source,
+        "cited": link_citation,
         "reason": why_failed,
     }
     return environment

@@ -34,8 +34,8 @@ _FAILURES: Final = (
     "NameError", "AttributeError", "TypeError", "ValueError", "RuntimeError",
 )  # fmt: skip
 _PARAMETER: Final = re.compile(r"^[A-Za-z_]\w{0,39}$")
-_MOST_PARAMETERS: Final = 12
-_MOST_SHAPES: Final = 4
+_MAX_PARAMETERS: Final = 12
+_MAX_SHAPES: Final = 4
 _NO_TECHNIQUE: Final = "no technique of the taxonomy"
 _FAMILIES: Final = {"tune": "changed meta-parameters", "recipe": "a kernel of the knowledge base"}
 
@@ -259,8 +259,8 @@ def _shapes(config: RunConfig) -> str:
         all_shapes = input_shapes(config.problem.source, config.problem.name) or []
     except KbError:
         return ""
-    shapes = ["x".join(map(str, shape)) or "scalar" for shape in all_shapes[:_MOST_SHAPES]]
-    more = [f"and {len(all_shapes) - _MOST_SHAPES} more"] if len(all_shapes) > _MOST_SHAPES else []
+    shapes = ["x".join(map(str, shape)) or "scalar" for shape in all_shapes[:_MAX_SHAPES]]
+    more = [f"and {len(all_shapes) - _MAX_SHAPES} more"] if len(all_shapes) > _MAX_SHAPES else []
     return ", ".join([*shapes, *more])[:200]
 
 
@@ -282,7 +282,7 @@ def _parameters(judged: Judged) -> str:
         for name, value in sorted(judged.candidate.params.items())
         if _PARAMETER.match(name) and isinstance(value, int | float)
     ]
-    return f"Parameters: {', '.join(settings[:_MOST_PARAMETERS])}." if settings else ""
+    return f"Parameters: {', '.join(settings[:_MAX_PARAMETERS])}." if settings else ""
 
 
 def _note_file(note: Note, text: str) -> str:

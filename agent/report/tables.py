@@ -8,7 +8,7 @@ from typing import Any
 from agent.optimize.candidate import Judged
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
-from agent.optimize.summary import ROWS, Row, Summary, compared
+from agent.optimize.summary import ROWS, Row, Summary, compare
 from agent.report.words import change, milliseconds
 from judge.profile.render import quantity
 from kb.vocabulary import Metric, all_metrics, metric_sections
@@ -106,7 +106,7 @@ def over_start(judged: Judged, start: Judged) -> str:
     judged_ms, start_ms = judged.outcome.median_ms, start.outcome.median_ms
     if judged.id == start.id or judged_ms is None or start_ms is None:
         return "–"
-    return change(compared(Row(name="start", median_ms=start_ms), "start", judged))
+    return change(compare(Row(name="start", median_ms=start_ms), "start", judged))
 
 
 def metrics(start: Judged, best: Judged) -> list[MetricRow]:

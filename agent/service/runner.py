@@ -30,7 +30,7 @@ _REPORT_S: Final = 0.2
 _IDLE_S: Final = 300.0
 _SWEEP_S: Final = 60.0
 # What is interrupted more often may be what ends the server.
-_MOST_ATTEMPTS: Final = 2
+_MAX_ATTEMPTS: Final = 2
 # Judging ends at once on request; the steps after it take this long at most.
 _LAST_S: Final = 10.0
 _MAX_LINE_CHARS: Final = 200
@@ -139,7 +139,7 @@ class Runner:
 
     def _run_job(self, job: EvaluationJob) -> None:
         attempts = job.attempts - 1
-        if attempts >= _MOST_ATTEMPTS:
+        if attempts >= _MAX_ATTEMPTS:
             interrupted = job.model_copy(update={"attempts": attempts})
             self._end(interrupted, None, f"interrupted {attempts} times: send it again")
             return

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.service.models import (
-    MOST_EXCLUDED,
+    MAX_EXCLUDED,
     EvaluationAnswer,
     EvaluationJob,
     EvaluationRequest,
@@ -34,7 +34,7 @@ from kb.clock import now
 from kb.errors import InvalidInputError, KbError, NotFoundError
 
 # An answer has some hundred kilobytes.
-_MOST_KEPT: Final = 500
+_MAX_FINISHED: Final = 500
 # How long another process may write, in seconds.
 _PATIENCE_S: Final = 30.0
 # `over` is the time at which it ended, and null as long as it waits or runs.
@@ -222,7 +222,7 @@ class JobStore:
             db.execute(
                 "DELETE FROM evaluations WHERE over < ? OR number IN (SELECT number FROM "
                 "evaluations WHERE over IS NOT NULL ORDER BY over DESC LIMIT -1 OFFSET ?)",
-                (time.time() - keep, _MOST_KEPT),
+                (time.time() - keep, _MAX_FINISHED),
             )
 
     @contextmanager
@@ -299,7 +299,7 @@ def _shown_before(db: sqlite3.Connection, request: EvaluationRequest) -> list[st
             shown_ids += EvaluationAnswer.model_validate_json(row["answer"] or "").shown
         except ValueError:  # not answered yet, or of another version
             shown_ids += [str(name) for name in json.loads(row["shown"])]
-    return list(dict.fromkeys(shown_ids))[-MOST_EXCLUDED:]
+    return list(dict.fromkeys(shown_ids))[-MAX_EXCLUDED:]
 
 
 def _text(job: EvaluationJob) -> str:

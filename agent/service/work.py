@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from agent.diagnose.diagnose import diagnose, gather
-from agent.diagnose.inputs import Measured, from_profile
+from agent.diagnose.inputs import ProfileData, from_profile
 from agent.diagnose.result import Diagnosis
-from agent.diagnose.techniques import Shelf
+from agent.diagnose.techniques import Catalog
 from agent.optimize.advice import chunks_of, finite, query_of
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.judge_requests import Describe, Evaluate, TakeProfile
 from agent.service.models import (
-    MOST_EXCLUDED,
+    MAX_EXCLUDED,
     ContextWanted,
     EvaluationAnswer,
     EvaluationRequest,
@@ -72,7 +72,7 @@ class Knowledge(Protocol):
             There is no usable index.
         """
 
-    def techniques(self) -> Shelf:
+    def techniques(self) -> Catalog:
         """The techniques that a diagnosis chooses from; those of the shipped corpus where the
         index has none."""
 
@@ -160,7 +160,7 @@ class Work:
             profile=profile,
             diagnosis=diagnosis,
             context=context,
-            shown=[*shown_ids, *new_names][-MOST_EXCLUDED:],
+            shown=[*shown_ids, *new_names][-MAX_EXCLUDED:],
             notes=notes,
         )
 
@@ -221,11 +221,11 @@ class Work:
     def _diagnose(
         self, task: _Task, evaluation: Evaluation, profile: Profile | None, spec: GpuSpec | None
     ) -> Diagnosis | None:
-        measured = from_profile(profile) if profile is not None else Measured({})
+        measured = from_profile(profile) if profile is not None else ProfileData({})
         try:
             facts = gather(measured, spec, evaluation, task.request.kernel)
-            shelf = self.knowledge.techniques()
-            return diagnose(facts, shelf, notes=measured.notes, ignored=measured.ignored)
+            catalog = self.knowledge.techniques()
+            return diagnose(facts, catalog, notes=measured.notes, ignored=measured.ignored)
         except KbError as error:
             task.notes.append(f"no diagnosis: {error}")
             return None

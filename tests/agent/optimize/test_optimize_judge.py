@@ -27,7 +27,7 @@ from agent.optimize.judge_requests import (
     Stopwatch,
     TakeProfile,
 )
-from agent.optimize.outcomes import failure, outcome_of, plain
+from agent.optimize.outcomes import clip, failure, outcome_of
 from agent.optimize.run import RunFolder, read_evaluation
 from agent.optimize.starting import require_right
 from judge.evaluate.result import Case, Ceilings, Evaluation, Fault, Floor, Ratio, Timing, Verdict
@@ -111,7 +111,7 @@ def test_reasons_hold_the_failing_cases_once_and_no_pages() -> None:
     assert len(reasons) == 3
     assert max(map(len, reasons)) < 2100
     assert "[…]" in reasons[1]
-    assert plain("\udc80") == "?"
+    assert clip("\udc80") == "?"
 
 
 def test_kernel_files_beside_the_candidate_go_by_what_they_are() -> None:

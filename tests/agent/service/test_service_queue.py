@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from agent.diagnose.techniques import Shelf
+from agent.diagnose.techniques import Catalog
 from agent.optimize.judge_process import JudgeError, JudgeLostError
 from agent.optimize.judge_requests import (
     Describe,
@@ -121,7 +121,7 @@ class Library:
         )  # fmt: skip
 
     def techniques(self):
-        return Shelf((), {})
+        return Catalog((), {})
 
 
 class Place:

@@ -10,7 +10,7 @@ from agent import opening
 from agent.cards import local
 from agent.cards.local import local_cards
 from agent.optimize.events import Continued
-from agent.optimize.journal import read
+from agent.optimize.journal import read_events
 from agent.optimize.judge_requests import Evaluate
 from benchmarks.optimize import asking, operators, problems
 from benchmarks.optimize.records import timed
@@ -127,7 +127,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
     assert record["ms"]["best"] == 0.5
     # The second candidate and the last session are left.
     assert len([e for e in again.asked if isinstance(e, Evaluate)]) == 2
-    events, _ = read(tmp_path / "o-runs" / "mish" / "journal.jsonl")
+    events, _ = read_events(tmp_path / "o-runs" / "mish" / "journal.jsonl")
     assert any(isinstance(each, Continued) for each in events)
 
 
