@@ -32,7 +32,7 @@ LLM: Final = "llm"
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Dependencies:
     """Dependencies of proposers."""
 
     config: RunConfig
@@ -45,18 +45,18 @@ class Parts:
     batch: "BatchFolder | None" = None
 
 
-def _tune(parts: Parts) -> Proposer:
+def _make_tune(deps: Dependencies) -> Proposer:
     from agent.proposers.tune.proposer import TuneProposer  # noqa: PLC0415 (each where it takes part)
 
-    return TuneProposer(parts.pool.ask)
+    return TuneProposer(deps.pool.ask)
 
 
-def _recipe(parts: Parts) -> Proposer:
+def _make_recipe(deps: Dependencies) -> Proposer:
     from agent.proposers.recipe.exporting import ExportGraph  # noqa: PLC0415
     from agent.proposers.recipe.proposer import RecipeProposer  # noqa: PLC0415
     from agent.proposers.recipe.stock import EmptyShelf, shelf_of  # noqa: PLC0415
 
-    config, pool = parts.config, parts.pool
+    config, pool = deps.config, deps.pool
 
     def export(source: str, name: str, dtype: str | None) -> Graph:
         request = ExportGraph(source=source, name=name, dtype=dtype, interpret=config.interpret)
@@ -68,26 +68,26 @@ def _recipe(parts: Parts) -> Proposer:
         from agent.proposers.tune.screener import Screener  # noqa: PLC0415
 
         screener = Screener(pool.ask)
-    shelf = shelf_of(parts.searcher) if config.knowledge else EmptyShelf()
+    shelf = shelf_of(deps.searcher) if config.knowledge else EmptyShelf()
     return RecipeProposer(shelf, export, screener)
 
 
-def _llm(parts: Parts) -> Proposer:
+def _make_llm(deps: Dependencies) -> Proposer:
     from agent.proposers.llm.proposer import open_proposer as open_llm  # noqa: PLC0415
 
-    config = parts.config
+    config = deps.config
     # Prompts hold times: where these are measured anew they differ from the recorded ones.
     return open_llm(
         config,
-        parts.run,
-        parts.searcher,
-        price=parts.price,
+        deps.run,
+        deps.searcher,
+        price=deps.price,
         exact=config.replay_verdicts,
-        batch=parts.batch,
+        batch=deps.batch,
     )
 
 
-_FACTORIES: Final = {"tune": _tune, "recipe": _recipe, LLM: _llm}
+_FACTORIES: Final = {"tune": _make_tune, "recipe": _make_recipe, LLM: _make_llm}
 NAMES: Final = tuple(_FACTORIES)
 """Names of all proposers. Only this module knows them."""
 
@@ -142,12 +142,12 @@ def open_search(
             from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
 
             batch = BatchFolder(Path(config.batch).expanduser())
-        parts = Parts(config, folder.root, pool, searcher, price, batch)
+        deps = Dependencies(config, folder.root, pool, searcher, price, batch)
         record = _read_replayed(config)
         replay = record if config.replay_verdicts else None
         # The model's replies come through its own code; what others did is taken as it was.
         proposers = [
-            open_proposer(name, parts)
+            open_proposer(name, deps)
             if replay is None or name == LLM
             else ReplayProposer(name, replay)
             for name in config.proposers
@@ -166,7 +166,7 @@ def open_search(
         yield Search(folder, judge, advisor, proposers, progress=progress)
 
 
-def open_proposer(name: str, parts: Parts) -> Proposer:
+def open_proposer(name: str, deps: Dependencies) -> Proposer:
     """One proposer.
 
     Raises
@@ -176,7 +176,7 @@ def open_proposer(name: str, parts: Parts) -> Proposer:
     """
     if name not in _FACTORIES:
         raise InvalidInputError(f"no proposer '{name}': choose from {', '.join(NAMES)}")
-    return _FACTORIES[name](parts)
+    return _FACTORIES[name](deps)
 
 
 def _needs_gpu() -> NoReturn:

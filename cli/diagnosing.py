@@ -61,7 +61,7 @@ def diagnose(
     is also shown; its key is read from OPENAI_API_KEY.
     """
     from agent.diagnose.diagnose import diagnose as judge
-    from agent.diagnose.diagnose import gather
+    from agent.diagnose.diagnose import gather_facts
     from agent.diagnose.inputs import read_evaluation, read_profile
     from kb.gpus import find_card
 
@@ -81,7 +81,7 @@ def diagnose(
     card = measured.gpu or (judged.gpu if judged is not None else None)
     spec = named or _card(card, extra, gpu_spec)
     catalog, told = _catalog(session.index)
-    facts = gather(measured, spec, judged, source)
+    facts = gather_facts(measured, spec, judged, source)
     notes = (*filter(None, (note,)), *measured.notes, *told)
     answer = judge(facts, catalog, language=language, notes=notes, ignored=measured.ignored)
     failed: KbError | None = None

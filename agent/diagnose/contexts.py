@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from itertools import zip_longest
 
-from agent.diagnose.diagnose import diagnose, gather
+from agent.diagnose.diagnose import diagnose, gather_facts
 from agent.diagnose.inputs import ProfileData
 from agent.diagnose.techniques import catalog_of
 from kb.context.models import ContextRequest
@@ -11,7 +11,7 @@ from kb.index.reader import Generation
 from kb.problems.facts import card_of
 
 
-def answers(
+def suggest_techniques(
     profile: Mapping[str, float], request: ContextRequest, generation: Generation
 ) -> list[tuple[str, str]]:
     """Techniques that answer the findings, the best of each first: slug and what was found.
@@ -24,7 +24,7 @@ def answers(
     InvalidInputError
         No card goes by the name.
     """
-    facts = gather(ProfileData(profile), card_of(request.gpu), source=request.kernel)
+    facts = gather_facts(ProfileData(profile), card_of(request.gpu), source=request.kernel)
     diagnosis = diagnose(facts, catalog_of(generation), language=request.language)
     columns = [
         [(advice.slug, finding.cause) for advice in finding.techniques]

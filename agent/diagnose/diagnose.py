@@ -19,7 +19,7 @@ from kb.pasted.source import read_source
 _AT_FLOOR = 0.95
 
 
-def gather(
+def gather_facts(
     measured: ProfileData,
     spec: GpuSpec | None = None,
     evaluation: Evaluation | None = None,
@@ -63,7 +63,7 @@ def diagnose(
     case = Case(facts, position, decision)
     findings, shortfall = select(case)
     language = language or (facts.source.language if facts.source is not None else None)
-    all_notes = (*notes, *_gaps(facts, position), *shortfall)
+    all_notes = (*notes, *_missing_inputs(facts, position), *shortfall)
     return Diagnosis(
         headline=headline(facts, position, decision, findings),
         kernel=facts.kernel,
@@ -83,7 +83,7 @@ def headline(
     """The answer in one sentence."""
     name = facts.kernel or "The kernel"
     if decision.bottleneck is None:
-        return _unknown(name, facts, position, findings)
+        return _no_bottleneck(name, facts, position, findings)
     if position.at_memory_roof:
         ratio = excess(position)
         if ratio is not None and ratio >= WASTE:
@@ -113,7 +113,7 @@ def headline(
     return f"{name} is {words} ({reasons})." if reasons else f"{name} is {words}."
 
 
-def _unknown(name: str, facts: Facts, position: Roofline, findings: Sequence[Finding]) -> str:
+def _no_bottleneck(name: str, facts: Facts, position: Roofline, findings: Sequence[Finding]) -> str:
     """What can be said where the bottleneck is not known."""
     if findings:
         reason = "too little was measured to name the bottleneck, but there are findings"
@@ -137,7 +137,7 @@ def _roof_words(position: Roofline) -> str:
     return "the data sheet's DRAM bandwidth"
 
 
-def _gaps(facts: Facts, position: Roofline) -> tuple[str, ...]:
+def _missing_inputs(facts: Facts, position: Roofline) -> tuple[str, ...]:
     gaps = []
     if facts.spec is None and facts.ceilings is None:
         gaps.append("no GPU is named, so there are no roofs: name one with --gpu")

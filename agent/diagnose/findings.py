@@ -62,9 +62,9 @@ def select(case: Case) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     causes = [_with_symptoms(finding, fired, weights) for finding in fired]
     # Equal ones stay in the order of the rules.
     for _, finding in sorted(causes, key=lambda pair: pair[0], reverse=True):
-        if len(chosen) < FINDINGS and all(_distinct(finding, other) for other in chosen):
+        if len(chosen) < FINDINGS and all(_are_distinct(finding, other) for other in chosen):
             chosen.append(finding)
-    return tuple(chosen), _shortfall(case, len(chosen))
+    return tuple(chosen), _explain_shortfall(case, len(chosen))
 
 
 def _with_symptoms(
@@ -95,14 +95,14 @@ def check(rule: Rule, case: Case) -> Draft | None:
     return draft._replace(severity=clamp(draft.severity * active_share(case.facts)))
 
 
-def _distinct(one: Finding, other: Finding) -> bool:
+def _are_distinct(one: Finding, other: Finding) -> bool:
     if BY_NAME[one.rule].subject == BY_NAME[other.rule].subject:
         return False
     own, others = ({evidence.metric for evidence in finding.evidence} for finding in (one, other))
     return not own <= others
 
 
-def _shortfall(case: Case, count: int) -> tuple[str, ...]:
+def _explain_shortfall(case: Case, count: int) -> tuple[str, ...]:
     if count >= FINDINGS:
         return ()
     needed = dict.fromkeys(alias for rule in RULES for alias in rule.needs)

@@ -126,19 +126,19 @@ def advise(
     """
     used = _already_used(facts, catalog.techniques, language)
     usable = catalog.fitting(language, facts.architecture)
-    advised: set[str] = set()
-    answered = []
+    advised_slugs: set[str] = set()
+    advised = []
     for finding in findings:
         weighed = [
             _weigh(entry, finding, facts, catalog, language=language, used=used) for entry in usable
         ]
         advice = [item for item in weighed if item is not None]
         advice.sort(key=lambda item: (-item.score, item.slug))
-        new = [item for item in advice if item.slug not in advised]
+        new = [item for item in advice if item.slug not in advised_slugs]
         best = tuple((new or advice)[:MAX_TECHNIQUES])
-        advised |= {item.slug for item in best}
-        answered.append(finding.model_copy(update={"techniques": best}))
-    return tuple(answered)
+        advised_slugs |= {item.slug for item in best}
+        advised.append(finding.model_copy(update={"techniques": best}))
+    return tuple(advised)
 
 
 def _already_used(

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from agent.diagnose.diagnose import diagnose, gather
+from agent.diagnose.diagnose import diagnose, gather_facts
 from agent.diagnose.inputs import ProfileData, from_profile
 from agent.diagnose.result import Diagnosis
 from agent.diagnose.techniques import Catalog, catalog_or_corpus
@@ -87,7 +87,7 @@ class IndexAdvisor:
             measured = ProfileData(leader.outcome.profile or {})
         spec = find_spec(self._gpu, self.specs) if self._gpu is not None else None
         evaluation = read_evaluation(self.folder.root, leader.id)
-        facts = gather(measured, spec, evaluation, leader.candidate.source)
+        facts = gather_facts(measured, spec, evaluation, leader.candidate.source)
         return diagnose(
             facts,
             self._techniques,
@@ -110,9 +110,9 @@ class IndexAdvisor:
             self.searcher = open_searcher(self.index)
         config = self.folder.config
         request = ContextRequest(
-            query=query_of(config.problem.stem, diagnosis, shown_ids),
+            query=build_query(config.problem.stem, diagnosis, shown_ids),
             kernel=leader.candidate.source[:MAX_KERNEL_CHARS],
-            profile=finite(leader.outcome.profile) or None,
+            profile=finite_metrics(leader.outcome.profile) or None,
             gpu=self._gpu or architecture,
             language=_language(leader),
             max_tokens=config.context_tokens,
@@ -190,7 +190,7 @@ def ids_of_sources(generation: Generation, names: Collection[str]) -> frozenset[
     return frozenset({chunk.id for chunk in chunks} | techniques | kernels)
 
 
-def query_of(stem: str, diagnosis: Diagnosis | None, shown_ids: Collection[str]) -> str:
+def build_query(stem: str, diagnosis: Diagnosis | None, shown_ids: Collection[str]) -> str:
     """The search query: the operator's name, the causes, and their techniques."""
     parts = [_RANK.sub(" ", re.sub(r"[_\W]+", " ", stem))]
     if diagnosis is not None:
@@ -200,7 +200,7 @@ def query_of(stem: str, diagnosis: Diagnosis | None, shown_ids: Collection[str])
     return ". ".join(parts)[:MAX_QUERY_CHARS]
 
 
-def finite(metrics: Mapping[str, float] | None) -> dict[str, float]:
+def finite_metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
     """The metrics whose values are finite, which a request may hold."""
     return {name: value for name, value in (metrics or {}).items() if math.isfinite(value)}
 

@@ -34,7 +34,7 @@ def limit_reached(
     The run has taken `wall` seconds. With `judging` there has to be time for one more candidate.
     """
     limits, spent = config.limits, record.total
-    for reason, (used, limit) in _seconds(record, config, wall).items():
+    for reason, (used, limit) in _usage(record, config, wall).items():
         reserved = reserve(record, config, reason)
         needed = reserved + (judging_seconds(record) if judging and reserved else 0.0)
         if used + needed >= limit:
@@ -75,23 +75,23 @@ def seconds_left(record: Record, config: RunConfig, wall: float) -> float | None
 
     The run has taken `wall` seconds. Wall time passes at least as fast as GPU time.
     """
-    return min(_left(record, config, wall).values(), default=None)
+    return min(_remaining(record, config, wall).values(), default=None)
 
 
 def wall_left(record: Record, config: RunConfig, wall: float) -> float | None:
     """Seconds of wall time left for the search; None: no limit. See `seconds_left`."""
-    return _left(record, config, wall).get(TIME)
+    return _remaining(record, config, wall).get(TIME)
 
 
-def _left(record: Record, config: RunConfig, wall: float) -> dict[str, float]:
+def _remaining(record: Record, config: RunConfig, wall: float) -> dict[str, float]:
     """Of TIME and GPU_TIME, where they are limited: seconds left for the search."""
     return {
         reason: max(0.0, limit - used - reserve(record, config, reason))
-        for reason, (used, limit) in _seconds(record, config, wall).items()
+        for reason, (used, limit) in _usage(record, config, wall).items()
     }
 
 
-def _seconds(record: Record, config: RunConfig, wall: float) -> dict[str, tuple[float, float]]:
+def _usage(record: Record, config: RunConfig, wall: float) -> dict[str, tuple[float, float]]:
     """TIME and GPU_TIME, where they are limited: seconds used and the limit."""
     limits = config.limits
     usage = {TIME: (wall, limits.seconds), GPU_TIME: (record.gpu_seconds, limits.gpu_seconds)}

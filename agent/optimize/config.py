@@ -61,7 +61,7 @@ class Strategy(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _earlier(cls, data: Any) -> Any:
+    def _drop_old_fields(cls, data: Any) -> Any:
         """Runs of earlier versions said of leaders apart whether they are profiled."""
         if isinstance(data, dict):
             return {name: value for name, value in data.items() if name != "profile_leaders"}

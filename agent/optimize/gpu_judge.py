@@ -14,7 +14,7 @@ from agent.optimize.judge_process import JudgeError, JudgeLostError
 from agent.optimize.judge_requests import Evaluate, EvaluationReply, TakeProfile
 from agent.optimize.outcomes import baseline_of, baselines_of, failure, outcome_of, timing_of
 from agent.optimize.run import RunFolder, now
-from agent.optimize.starting import candidate_of, eager_start
+from agent.optimize.starting import eager_start, start_candidate
 from judge.evaluate.options import CALL_SECONDS, COMPILE_SECONDS, EAGER
 from judge.progress import Say
 from kb.errors import InvalidInputError
@@ -68,7 +68,7 @@ class GpuJudge:
     def judge_start(self, kernel: Proposal | None, say: Say) -> Standing:
         """See `Judge.judge_start`. Baselines come from the cache where they are known."""
         config, host, spec = self._config, self.pool.describe(), self._spec
-        start = candidate_of(kernel or eager_start(config.problem.source))
+        start = start_candidate(kernel or eager_start(config.problem.source))
         key = self._cache_key()
         entry = None if key is None or config.fresh_baselines else self.cache.get(key)
         if entry is not None and not set(config.baselines) <= set(entry.asked):
@@ -115,7 +115,7 @@ class GpuJudge:
     def unmeasured_start(self, kernel: Proposal | None) -> Standing:
         """See `Judge.unmeasured_start`."""
         config = self._config
-        start = candidate_of(kernel or eager_start(config.problem.source))
+        start = start_candidate(kernel or eager_start(config.problem.source))
         return Standing(
             start=Judged(candidate=start, outcome=Outcome(candidate=start.id, stage=Stage.DONE)),
             measured=False,

@@ -37,7 +37,7 @@ def main(descriptor: int) -> None:
                 replies.flush()
 
         state = JudgeState()
-        for line in _requests():
+        for line in _read_requests():
             try:
                 send(read_request(line).answer(state, send))
             except Exception as error:
@@ -76,7 +76,7 @@ def read_request(line: str) -> Request[Any]:
     return request
 
 
-def _requests() -> Iterator[str]:
+def _read_requests() -> Iterator[str]:
     lines: queue.Queue[str] = queue.Queue()
 
     def listen() -> None:

@@ -33,7 +33,7 @@ class JudgeFailsError(KbError):
     """The judge failed again and again."""
 
 
-def _quickest(candidate: Candidate) -> tuple[bool, float]:
+def _quick_key(candidate: Candidate) -> tuple[bool, float]:
     quick = candidate.quick_ms
     return quick is None, quick or 0.0
 
@@ -162,7 +162,7 @@ class RoundJudging:
 
     def _by_quick_times(self) -> Sequence[int]:
         """Positions of the proposals, the fastest in quick timings first."""
-        return sorted(range(len(self._proposed)), key=lambda i: _quickest(self._proposed[i]))
+        return sorted(range(len(self._proposed)), key=lambda i: _quick_key(self._proposed[i]))
 
     def _judge_one(self, step: _Attempt) -> Outcome:
         """Judge one candidate, in a thread. Only errors that end the run are raised."""
@@ -178,7 +178,7 @@ class RoundJudging:
         except Exception as error:
             return failure(step.candidate, Stage.TIME, describe(error), step.attempt)
 
-    def _slower(self, candidate: Candidate, attempt: int) -> Outcome | None:
+    def _slower_outcome(self, candidate: Candidate, attempt: int) -> Outcome | None:
         """The outcome of a proposal that quick timings say is behind one that is right."""
         quick = candidate.quick_ms
         if self.judge_all or quick is None:
@@ -227,7 +227,7 @@ class RoundJudging:
             if repaired is None:
                 return None
             candidate, attempt = repaired, attempt + 1
-        if (slower := self._slower(candidate, attempt)) is not None:
+        if (slower := self._slower_outcome(candidate, attempt)) is not None:
             self._record_judged(position, candidate, slower)
             return None
         return _Attempt(candidate, attempt)

@@ -52,7 +52,7 @@ def outcome_of(
         error=evaluation.fault.error if evaluation.fault is not None else None,
         disclosures=tuple(clip(disclosure) for disclosure in disclosures),
         **(timing.model_dump(include=_TIMES) if timing else {}),
-        ratios=tuple(_renamed(ratio, against) for ratio in evaluation.ratios),
+        ratios=tuple(_rename_over(ratio, against) for ratio in evaluation.ratios),
         error_share=_error_share(evaluation),
         language=evaluation.language,
         attempts=attempt,
@@ -80,7 +80,7 @@ def _stage(evaluation: Evaluation, timing: Timing | None) -> Stage:
 def baselines_of(evaluation: Evaluation, against: Sequence[str] = ()) -> dict[str, Baseline]:
     """Times of all contenders except the candidate, by name."""
     return {
-        _name(timing.contender, against): baseline_of(timing)
+        _contender_name(timing.contender, against): baseline_of(timing)
         for timing in evaluation.timings
         if timing.contender != CANDIDATE
     }
@@ -117,11 +117,11 @@ def clip(text: str) -> str:
     return f"{text[:half]} […] {text[-half:]}"
 
 
-def _renamed(ratio: Ratio, against: Sequence[str]) -> Ratio:
-    return ratio.model_copy(update={"over": _name(ratio.over, against)})
+def _rename_over(ratio: Ratio, against: Sequence[str]) -> Ratio:
+    return ratio.model_copy(update={"over": _contender_name(ratio.over, against)})
 
 
-def _name(contender: str, against: Sequence[str]) -> str:
+def _contender_name(contender: str, against: Sequence[str]) -> str:
     match = _NUMBERED.match(contender)
     if match is None:
         return contender

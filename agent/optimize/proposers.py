@@ -18,12 +18,12 @@ class Spending(Model):
     """GPU seconds used outside the judge, such as for quick timings."""
 
     def __add__(self, other: "Spending") -> "Spending":
-        mine, theirs = self.model_dump(), other.model_dump()
-        return Spending(**{name: mine[name] + theirs[name] for name in mine})
+        values, others = self.model_dump(), other.model_dump()
+        return Spending(**{name: values[name] + others[name] for name in values})
 
     def __sub__(self, other: "Spending") -> "Spending":
-        mine, theirs = self.model_dump(), other.model_dump()
-        return Spending(**{name: mine[name] - theirs[name] for name in mine})
+        values, others = self.model_dump(), other.model_dump()
+        return Spending(**{name: values[name] - others[name] for name in values})
 
 
 class Proposer:

@@ -50,7 +50,7 @@ def eager_start(problem: str) -> Proposal:
     )
 
 
-def candidate_of(start: Proposal) -> Candidate:
+def start_candidate(start: Proposal) -> Candidate:
     """The start as candidate 0.
 
     Raises

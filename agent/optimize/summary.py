@@ -150,11 +150,11 @@ def compare(row: Row, key: str, best: Judged) -> Row:
 
 def render(summary: Summary) -> str:
     """The summary as text of at most 80 columns."""
-    blocks = [_head(summary), _table(summary), _foot(summary)]
+    blocks = [_headline(summary), _table(summary), _footer(summary)]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def _head(summary: Summary) -> list[str]:
+def _headline(summary: Summary) -> list[str]:
     where = "in Triton's interpreter" if summary.dry else f"on {summary.gpu}"
     if summary.dry:
         result = f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
@@ -191,7 +191,7 @@ def _ratio(row: Row) -> str:
     return f"{text} (two sessions)"
 
 
-def _foot(summary: Summary) -> list[str]:
+def _footer(summary: Summary) -> list[str]:
     lines = []
     best = summary.best
     if summary.better:

@@ -59,7 +59,7 @@ class _Axes:
         return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
 
 
-def convergence(record: Record) -> str | None:
+def draw_convergence(record: Record) -> str | None:
     """The drawing as SVG text; None where nothing was timed (a dry run, or no start yet)."""
     if record.standing is None:
         return None

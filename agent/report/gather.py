@@ -12,7 +12,7 @@ from agent.optimize.record import Record
 from agent.optimize.run import read_run
 from agent.optimize.summary import FORM_NAMES, Summary, gain_of_returned, summarise
 from agent.report import story, tables
-from agent.report.figure import convergence
+from agent.report.figure import draw_convergence
 from agent.report.words import change, line
 
 FIGURE = "convergence.svg"
@@ -77,15 +77,15 @@ def gather(root: Path) -> Report:
         state=_state(record),
         summary=summary,
         contenders=tables.contenders(record, summary) if summary is not None else [],
-        running=tables.running(record) if summary is not None else [],
-        rounds=story.story(record) if summary is not None else [],
+        running=tables.running_best(record) if summary is not None else [],
+        rounds=story.round_stories(record) if summary is not None else [],
         metrics=tables.metrics(summary.start, record.best) if summary is not None else [],
         lineage=story.lineage(record) if summary is not None else [],
         accounting=tables.accounting(record),
         environment=tables.environment(record, _machine(root)),
         chunks=chunks,
         citations=story.citations(record, chunks),
-        figure=convergence(record),
+        figure=draw_convergence(record),
     )
 
 

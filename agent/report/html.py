@@ -11,7 +11,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import CudaLexer, PythonLexer
 
 from agent.report.gather import Report
-from agent.report.story import why_failed
+from agent.report.story import failure_reason
 from agent.report.words import line, milliseconds, percent, visible
 
 # Longer sources are shown plain: highlighting is there for reading, and megabytes are not read.
@@ -19,7 +19,7 @@ _MAX_HIGHLIGHTED: Final = 200_000
 _LINK: Final = re.compile(r"(https?://[^\s,()<>\"']+)")
 
 
-def html(report: Report) -> str:
+def render_html(report: Report) -> str:
     """The whole page."""
     figure = Markup(report.figure) if report.figure is not None else None  # noqa: S704 (ours, escaped)
     page = _environment().get_template("report.html.j2")
@@ -58,6 +58,6 @@ def _environment() -> Environment:
         "percent": percent,
         "coloured": highlight_source,
         "cited": link_citation,
-        "reason": why_failed,
+        "reason": failure_reason,
     }
     return environment

@@ -6,7 +6,7 @@ from typing import Final
 
 from agent.optimize.events import Advised
 from agent.report.gather import FIGURE, Report
-from agent.report.story import Attempt, RoundStory, why_failed
+from agent.report.story import Attempt, RoundStory, failure_reason
 from agent.report.words import line, milliseconds, percent, visible
 
 # What Markdown or HTML would take as markup; a backslash before each makes it a character.
@@ -33,7 +33,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
     return "\n".join(f"| {text} |" for text in lines)
 
 
-def markdown(report: Report) -> str:
+def render_markdown(report: Report) -> str:
     """The whole report."""
     blocks = [
         f"# {escape(report.config.problem.name)}: run report",
@@ -194,7 +194,7 @@ def _attempt(attempt: Attempt) -> list[str]:
     if candidate.chunks:
         chunk_names = ", ".join(escape(chunk, 80) for chunk in candidate.chunks)
         lines.append(f"  - Used: {chunk_names}")
-    if reason := why_failed(attempt.judged):
+    if reason := failure_reason(attempt.judged):
         lines.append(f"  - Reason: {escape(reason)}")
     return lines
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from agent.optimize.files import write_atomically
 from agent.report.gather import FIGURE, gather
-from agent.report.html import html
-from agent.report.markdown import markdown
+from agent.report.html import render_html
+from agent.report.markdown import render_markdown
 from agent.report.notes import write_notes
 
 MARKDOWN, HTML = "report.md", "report.html"
@@ -36,7 +36,7 @@ def write_report(root: Path) -> ReportFiles:
     )
     if files.figure is not None and report.figure is not None:
         write_atomically(files.figure, report.figure)
-    write_atomically(files.markdown, markdown(report))
-    write_atomically(files.html, html(report))
+    write_atomically(files.markdown, render_markdown(report))
+    write_atomically(files.html, render_html(report))
     write_notes(root)
     return files

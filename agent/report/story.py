@@ -48,7 +48,7 @@ class Line:
     """Further parents."""
 
 
-def story(record: Record) -> list[RoundStory]:
+def round_stories(record: Record) -> list[RoundStory]:
     """The rounds in order."""
     earlier: frozenset[str] = frozenset()
     stories = []
@@ -85,7 +85,7 @@ def _attempt(record: Record, round_: Round, judged: Judged, leader: str) -> Atte
     fate, kept = _fate(record, round_, judged, leader)
     paired = judged.outcome.over("leader")
     gain = change(paired) if judged.outcome.timed and paired is not None else ""
-    return Attempt(judged, fate, kept, gain, _tested(record, judged, leader))
+    return Attempt(judged, fate, kept, gain, _metric_change(record, judged, leader))
 
 
 def _fate(record: Record, round_: Round, judged: Judged, leader: str) -> tuple[str, bool]:
@@ -122,7 +122,7 @@ def _failure(round_: Round, judged: Judged) -> str:
     return f"failed at {outcome.stage}{verdict}{repair_note}"
 
 
-def _tested(record: Record, judged: Judged, leader: str) -> str:
+def _metric_change(record: Record, judged: Judged, leader: str) -> str:
     """The named metric of the leader before, and of the candidate, where both were profiled."""
     hypothesis = judged.candidate.hypothesis
     if hypothesis is None or hypothesis.metric is None:
@@ -186,7 +186,7 @@ def citations(record: Record, chunks: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(citation for context in contexts for citation in context.citations))
 
 
-def why_failed(judged: Judged) -> str:
+def failure_reason(judged: Judged) -> str:
     """The main reason of a failure; empty for a correct kernel."""
     outcome = judged.outcome
     if outcome.right and outcome.verdict is not Verdict.LIBRARY:

@@ -74,7 +74,7 @@ def contenders(record: Record, summary: Summary) -> list[Contender]:
     return rows
 
 
-def running(record: Record) -> list[Step]:
+def running_best(record: Record) -> list[Step]:
     """The best after each round. The last round may be unfinished."""
     steps = []
     start, leader_before = record.start, record.start.id

@@ -15,7 +15,7 @@ from typing import Final
 from agent.optimize.judge_process import JudgeError
 from agent.service.models import EvaluationAnswer, EvaluationJob, JobState, Phase, PhaseName
 from agent.service.store import JobStore
-from agent.service.work import Work
+from agent.service.work import Evaluator
 from kb.clock import now
 from kb.errors import KbError, NotFoundError
 
@@ -89,7 +89,7 @@ class Runner:
     """A thread that judges queued evaluations until it is stopped."""
 
     store: JobStore
-    work: Work
+    evaluator: Evaluator
     limits: QueueLimits
     on_finished: Callable[[str], None]
     """Called for each finished evaluation with its verdict, `failed` or `cancelled`."""
@@ -106,7 +106,7 @@ class Runner:
         """End what runs; it stays in the queue. Returns when the judging process is gone."""
         self._stopping.set()
         self._thread.join(_LAST_S)
-        self.work.close()
+        self.evaluator.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -117,7 +117,7 @@ class Runner:
             except Exception:
                 # Such as a full disk: the evaluation stays where it is, and is tried again.
                 _LOG.exception("the queue of evaluations cannot be served")
-                self.work.close()
+                self.evaluator.close()
             self._stopping.wait(_ELECTION_S)
 
     def _serve(self) -> None:
@@ -133,9 +133,9 @@ class Runner:
                 last_work = time.monotonic()
                 continue
             if moment - last_work >= _IDLE_S:
-                self.work.close()
+                self.evaluator.close()
             self._stopping.wait(_POLL_S)
-        self.work.close()
+        self.evaluator.close()
 
     def _run_job(self, job: EvaluationJob) -> None:
         attempts = job.attempts - 1
@@ -146,7 +146,7 @@ class Runner:
         try:
             request = self.store.request(job.id)
         except NotFoundError:
-            if not self._forgets_cancelled(job):
+            if not self._forget_if_cancelled(job):
                 self._end(job, None, "the stored request can no longer be read: send it again")
             return
         reporter = _Reporter(self.store, job)
@@ -157,27 +157,27 @@ class Runner:
 
         def work() -> None:
             try:
-                outcomes.append(self.work.run(folder, request, shown, reporter.report))
+                outcomes.append(self.evaluator.run(folder, request, shown, reporter.report))
             except BaseException as error:
                 outcomes.append(error)
 
-        self.work.begin()
+        self.evaluator.begin()
         thread = threading.Thread(target=work, name="evaluation", daemon=True)
         thread.start()
         why = self._watch(job, thread)
         reported = reporter.close()
         shutil.rmtree(folder, ignore_errors=True)
         outcome = outcomes[0] if outcomes else None
-        if self._forgets_cancelled(job):
+        if self._forget_if_cancelled(job):
             return
         if isinstance(outcome, EvaluationAnswer):
             self._end(reported, outcome, None)
         elif self._stopping.is_set():
             self.store.give_back(reported)
         else:
-            self._end(reported, None, why or self._reason(outcome))
+            self._end(reported, None, why or self._describe_error(outcome))
 
-    def _forgets_cancelled(self, job: EvaluationJob) -> bool:
+    def _forget_if_cancelled(self, job: EvaluationJob) -> bool:
         """Forget an evaluation if it was cancelled. Returns whether it was."""
         if not self.store.is_cancelled(job.id):
             return False
@@ -194,13 +194,13 @@ class Runner:
                 return ""
             late = time.monotonic() > deadline
             if late or self._stopping.is_set() or self.store.is_cancelled(job.id):
-                self.work.cancel()
+                self.evaluator.cancel()
                 thread.join(_LAST_S)
                 if not late:
                     return ""
                 return f"it ran longer than {self.limits.seconds:g} s and was stopped"
 
-    def _reason(self, error: object) -> str:
+    def _describe_error(self, error: object) -> str:
         if isinstance(error, JudgeError) and error.lacking:
             return (
                 f"the sandbox lacks: {'; '.join(error.lacking)}: untrusted code is not run "

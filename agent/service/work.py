@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from agent.diagnose.diagnose import diagnose, gather
+from agent.diagnose.diagnose import diagnose, gather_facts
 from agent.diagnose.inputs import ProfileData, from_profile
 from agent.diagnose.result import Diagnosis
 from agent.diagnose.techniques import Catalog
-from agent.optimize.advice import chunks_of, finite, query_of
+from agent.optimize.advice import build_query, chunks_of, finite_metrics
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.judge_requests import Describe, Evaluate, TakeProfile
 from agent.service.models import (
@@ -78,7 +78,7 @@ class Knowledge(Protocol):
 
 
 @dataclass(eq=False)
-class Work:
+class Evaluator:
     """Carries out evaluations one after the other in one judging process."""
 
     knowledge: Knowledge
@@ -176,13 +176,13 @@ class Work:
         language: str = "",
     ) -> ContextRequest:
         """The request to the index for an evaluation."""
-        query = options.query or query_of(request.name or "", diagnosis, shown_ids).strip(". ")
+        query = options.query or build_query(request.name or "", diagnosis, shown_ids).strip(". ")
         cuda = language == "cuda" or request.kernel_language == "cuda"
         target: Literal["triton", "cuda"] = "cuda" if cuda else "triton"
         return ContextRequest(
             query=query or None,
             kernel=request.kernel,
-            profile=finite(metrics) or None,
+            profile=finite_metrics(metrics) or None,
             gpu=options.gpu or (spec.architecture if spec is not None else None),
             language=target,
             max_tokens=options.tokens,
@@ -223,7 +223,7 @@ class Work:
     ) -> Diagnosis | None:
         measured = from_profile(profile) if profile is not None else ProfileData({})
         try:
-            facts = gather(measured, spec, evaluation, task.request.kernel)
+            facts = gather_facts(measured, spec, evaluation, task.request.kernel)
             catalog = self.knowledge.techniques()
             return diagnose(facts, catalog, notes=measured.notes, ignored=measured.ignored)
         except KbError as error:

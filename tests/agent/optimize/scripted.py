@@ -28,7 +28,7 @@ from agent.optimize.loop import Search
 from agent.optimize.outcomes import failure
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.run import RunFolder
-from agent.optimize.starting import candidate_of
+from agent.optimize.starting import start_candidate
 from judge.evaluate.result import Ratio, Verdict
 from judge.evaluate.statistics import repeatability
 from judge.progress import Progress, Say, Step
@@ -92,7 +92,7 @@ class ScriptedJudge:
         assert given is not None
         say(Progress("starting workers", Step.HOLD))
         self._before("standing")
-        candidate = candidate_of(given)
+        candidate = start_candidate(given)
         ms = ms_of(candidate.source)
         outcome = Outcome(
             candidate=candidate.id, stage=Stage.DONE, verdict=Verdict.CORRECT, median_ms=ms,

@@ -8,7 +8,7 @@ from scripted import ScriptedJudge, config, start
 from support import TinyCorpus, add
 from support import searcher as make_searcher
 
-from agent.optimize.advice import Advice, IndexAdvisor, ids_of_sources, query_of
+from agent.optimize.advice import Advice, IndexAdvisor, build_query, ids_of_sources
 from agent.optimize.candidate import Context, ProblemInfo
 from agent.optimize.events import Started
 from agent.optimize.run import RunFolder
@@ -27,11 +27,11 @@ from kb.search.models import MAX_QUERY_CHARS
     ],
 )
 def test_a_problem_is_asked_for_in_words(stem: str, query: str) -> None:
-    assert query_of(stem, None, ()) == query
+    assert build_query(stem, None, ()) == query
 
 
 def test_a_query_is_never_longer_than_search_takes() -> None:
-    assert len(query_of("word_" * 10_000, None, ())) <= MAX_QUERY_CHARS
+    assert len(build_query("word_" * 10_000, None, ())) <= MAX_QUERY_CHARS
 
 
 PROBLEM = """

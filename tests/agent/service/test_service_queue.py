@@ -21,7 +21,7 @@ from agent.service.models import EvaluationRequest, JobState
 from agent.service.runner import QueueLimits, Runner
 from agent.service.service import EvaluationService
 from agent.service.store import JobStore, QueueFullError, StoreError
-from agent.service.work import Work
+from agent.service.work import Evaluator
 from judge.evaluate.result import Evaluation, Timing, Verdict
 from judge.profile.result import KernelProfile, Profile
 from judge.progress import Progress, Step
@@ -136,7 +136,7 @@ class Place:
         self.runners = []
 
     def runner(self, limits=LIMITS, device=None):
-        work = Work(self.library, device, lambda: ScriptedJudge(self.asked))
+        work = Evaluator(self.library, device, lambda: ScriptedJudge(self.asked))
         runner = Runner(self.store, work, limits, lambda said: self.ended.update([said]))
         runner.start()
         self.runners.append(runner)
@@ -387,7 +387,9 @@ def test_errors_do_not_tell_where_the_server_keeps_things(place, monkeypatch):
         raise JudgeError(f"cannot read {request.kernel}" if hasattr(request, "kernel") else "?", "")
 
     monkeypatch.setattr(ScriptedJudge, "ask", fail)
-    monkeypatch.setattr(Work, "_judge_and_device", lambda self, task: (ScriptedJudge([]), "cpu"))
+    monkeypatch.setattr(
+        Evaluator, "_judge_and_device", lambda self, task: (ScriptedJudge([]), "cpu")
+    )
     place.runner()
     failed = place.over(place.send())
     assert "cannot read" in failed.error
