@@ -4,7 +4,7 @@ import pytest
 from diagnose_cases import H200, SOUND, case, facts, found, metrics
 
 from agent.diagnose.bottleneck import decide
-from agent.diagnose.diagnose import diagnose, gather
+from agent.diagnose.diagnose import diagnose, gather_facts
 from agent.diagnose.inputs import ProfileData
 from agent.diagnose.result import Bottleneck
 from agent.diagnose.roofline import roofline
@@ -138,7 +138,7 @@ NO_BRANCHES = {"branch_uniformity": 0.0, "sm_throughput": 10.0, "dram_throughput
 
 
 def known(values):
-    return gather(ProfileData(with_derived(metrics(values))), H200)
+    return gather_facts(ProfileData(with_derived(metrics(values))), H200)
 
 
 def test_a_branch_efficiency_of_zero_is_a_ratio_of_nothing():
