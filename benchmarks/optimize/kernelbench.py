@@ -98,7 +98,7 @@ def _of_level(found: list[tasks.Record]) -> dict[str, Any]:
 
 def _cells(record: tasks.Record) -> list[str]:
     by = record["given_back"] or (record["proposer"] if record["better"] else "nothing better")
-    why = "; ".join(record["no_proposals_reason"]) if not record["better"] else record["note"]
+    why = "; ".join(record["why_nothing"]) if not record["better"] else record["note"]
     return [
         *records.times(record),
         records.ratio(record, COMPILE),

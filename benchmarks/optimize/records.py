@@ -62,7 +62,7 @@ def record_of(ended: EndedRun, **more: object) -> Record:
         "rounds": summary.rounds,
         "judged": summary.judged,
         "right": summary.right,
-        "no_proposals_reason": sorted({why for each in proposed for why in each.failures.values()}),
+        "why_nothing": sorted({why for each in proposed for why in each.failures.values()}),
         "gpu_seconds": round(summary.gpu_seconds, 1),
         "baseline_seconds": round(summary.baseline_seconds, 1),
         "wall_seconds": round(summary.seconds, 1),

@@ -210,7 +210,7 @@ class Blind(ScriptedJudge):
 class Seeing(Blind):
     """A judge of the machine with one, where the same run goes on."""
 
-    standing = ScriptedJudge.standing
+    judge_start = ScriptedJudge.judge_start
 
 
 def test_the_first_round_is_planned_without_a_gpu_and_judged_with_one(tmp_path):
