@@ -32,7 +32,7 @@ LLM: Final = "llm"
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Dependencies:
     """Dependencies of proposers."""
 
     config: RunConfig
@@ -45,22 +45,22 @@ class Parts:
     batch: "BatchFolder | None" = None
 
 
-def _tune(parts: Parts) -> Proposer:
+def _make_tune(deps: Dependencies) -> Proposer:
     from agent.proposers.tune.proposer import TuneProposer  # noqa: PLC0415 (each where it takes part)
 
-    return TuneProposer(parts.pool.ask)
+    return TuneProposer(deps.pool.ask)
 
 
-def _recipe(parts: Parts) -> Proposer:
+def _make_recipe(deps: Dependencies) -> Proposer:
     from agent.proposers.recipe.catalog import EmptyCatalog, catalog_of  # noqa: PLC0415
     from agent.proposers.recipe.exporting import ExportGraph  # noqa: PLC0415
     from agent.proposers.recipe.proposer import RecipeProposer  # noqa: PLC0415
 
-    config, pool = parts.config, parts.pool
+    config, pool = deps.config, deps.pool
 
     def export(source: str, name: str, dtype: str | None) -> Graph:
-        asked = ExportGraph(source=source, name=name, dtype=dtype, interpret=config.interpret)
-        return Graph.from_export(pool.ask(asked))
+        request = ExportGraph(source=source, name=name, dtype=dtype, interpret=config.interpret)
+        return Graph.from_export(pool.ask(request))
 
     screener = None
     # Where kernels may be tuned they are screened as well.
@@ -68,32 +68,32 @@ def _recipe(parts: Parts) -> Proposer:
         from agent.proposers.tune.screener import Screener  # noqa: PLC0415
 
         screener = Screener(pool.ask)
-    catalog = catalog_of(parts.searcher) if config.knowledge else EmptyCatalog()
+    catalog = catalog_of(deps.searcher) if config.knowledge else EmptyCatalog()
     return RecipeProposer(catalog, export, screener)
 
 
-def _llm(parts: Parts) -> Proposer:
+def _make_llm(deps: Dependencies) -> Proposer:
     from agent.proposers.llm.proposer import open_proposer as open_llm  # noqa: PLC0415
 
-    config = parts.config
+    config = deps.config
     # Prompts hold times: where these are measured anew they differ from the recorded ones.
     return open_llm(
         config,
-        parts.run,
-        parts.searcher,
-        price=parts.price,
+        deps.run,
+        deps.searcher,
+        price=deps.price,
         exact=config.replay_verdicts,
-        batch=parts.batch,
+        batch=deps.batch,
     )
 
 
-_MAKERS: Final = {"tune": _tune, "recipe": _recipe, LLM: _llm}
-NAMES: Final = tuple(_MAKERS)
+_FACTORIES: Final = {"tune": _make_tune, "recipe": _make_recipe, LLM: _make_llm}
+NAMES: Final = tuple(_FACTORIES)
 """Names of all proposers. Only this module knows them."""
 
 
 @contextmanager
-def opened(
+def open_search(
     folder: RunFolder,
     index: Path,
     *,
@@ -142,31 +142,31 @@ def opened(
             from agent.endpoint.batch import BatchFolder  # noqa: PLC0415 (loads the client)
 
             batch = BatchFolder(Path(config.batch).expanduser())
-        parts = Parts(config, folder.root, pool, searcher, price, batch)
-        recorded = _recorded(config)
-        repeated = recorded if config.replay_verdicts else None
+        deps = Dependencies(config, folder.root, pool, searcher, price, batch)
+        record = _read_replayed(config)
+        replay = record if config.replay_verdicts else None
         # The model's replies come through its own code; what others did is taken as it was.
         proposers = [
-            open_proposer(name, parts)
-            if repeated is None or name == LLM
-            else ReplayProposer(name, repeated)
+            open_proposer(name, deps)
+            if replay is None or name == LLM
+            else ReplayProposer(name, replay)
             for name in config.proposers
         ]
-        if repeated is not None:
-            replayed = ReplayJudge(repeated), ReplayAdvisor(repeated)
-            yield Search(folder, *replayed, proposers, progress=progress)
+        if replay is not None:
+            judge_and_advisor = ReplayJudge(replay), ReplayAdvisor(replay)
+            yield Search(folder, *judge_and_advisor, proposers, progress=progress)
             return
-        real = GpuJudge(folder, pool, specs=specs)
-        stack.callback(real.close)
+        judge = GpuJudge(folder, pool, specs=specs)
+        stack.callback(judge.close)
         if folder.record.standing is not None and not (config.interpret or away):
-            real.require_same(folder.record.standing)
+            judge.require_same(folder.record.standing)
         advisor: Advisor = IndexAdvisor(folder, index, specs, searcher)
         if advise is not None:
             advisor = advise(folder, searcher)
-        yield Search(folder, real, advisor, proposers, progress=progress)
+        yield Search(folder, judge, advisor, proposers, progress=progress)
 
 
-def open_proposer(name: str, parts: Parts) -> Proposer:
+def open_proposer(name: str, deps: Dependencies) -> Proposer:
     """One proposer.
 
     Raises
@@ -174,24 +174,24 @@ def open_proposer(name: str, parts: Parts) -> Proposer:
     KbError
         There is none of this name, or it cannot be made.
     """
-    if name not in _MAKERS:
+    if name not in _FACTORIES:
         raise InvalidInputError(f"no proposer '{name}': choose from {', '.join(NAMES)}")
-    return _MAKERS[name](parts)
+    return _FACTORIES[name](deps)
 
 
 def _needs_gpu() -> NoReturn:
     raise NeedsGpuError("the next step needs a GPU: continue the run on a machine with one")
 
 
-def _recorded(config: RunConfig) -> Record | None:
+def _read_replayed(config: RunConfig) -> Record | None:
     if config.replayed is None:
         if config.replay_verdicts:
             raise InvalidInputError("--replay-verdicts needs --model replay:RUN")
         return None
-    known, record = read_run(Path(config.replayed).expanduser())
-    if known.problem.sha256 != config.problem.sha256:
+    other_config, record = read_run(Path(config.replayed).expanduser())
+    if other_config.problem.sha256 != config.problem.sha256:
         raise InvalidInputError(
-            f"{config.replayed} is a run of another problem ({known.problem.name})"
+            f"{config.replayed} is a run of another problem ({other_config.problem.name})"
         )
     return record
 

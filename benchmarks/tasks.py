@@ -18,7 +18,7 @@ from typing import Any
 
 from agent.cards.local import local_cards
 from agent.cards.pool import CardPool
-from agent.cards.sweep import share
+from agent.cards.sweep import run_all
 from agent.optimize.judge_requests import Request
 from benchmarks import results
 from benchmarks.results import table
@@ -176,7 +176,7 @@ def go_through(benchmark: Benchmark, options: argparse.Namespace, cards: CardPoo
                 keep(benchmark, options, found, key, record)
                 print("  ".join(benchmark.row(key, record)), flush=True)
 
-        left = share(cards, waiting, work, lambda: end is not None and time.monotonic() > end)
+        left = run_all(cards, waiting, work, lambda: end is not None and time.monotonic() > end)
     for why in cards.lost:
         print(f"taken out: {why}")
     if left:

@@ -14,8 +14,8 @@ from cli.requirements import require_torch
 from kb.errors import IndexUnavailableError, InvalidInputError, KbError
 
 if TYPE_CHECKING:
-    from agent.diagnose.inputs import Measured
-    from agent.diagnose.techniques import Shelf
+    from agent.diagnose.inputs import ProfileData
+    from agent.diagnose.techniques import Catalog
     from kb.gpus import GpuSpec
 
 _FILE = click.Path(path_type=Path)
@@ -61,7 +61,7 @@ def diagnose(
     is also shown; its key is read from OPENAI_API_KEY.
     """
     from agent.diagnose.diagnose import diagnose as judge
-    from agent.diagnose.diagnose import gather
+    from agent.diagnose.diagnose import gather_facts
     from agent.diagnose.inputs import read_evaluation, read_profile
     from kb.gpus import resolve_gpu
 
@@ -80,17 +80,17 @@ def diagnose(
     result = read_evaluation(read_text(evaluation), name_of(evaluation)) if evaluation else None
     card = measured.gpu or (result.gpu if result is not None else None)
     spec = target or _card(card, extra, gpu_spec)
-    shelf, remarks = _shelf(session.index)
-    facts = gather(measured, spec, result, source)
+    catalog, remarks = _catalog(session.index)
+    facts = gather_facts(measured, spec, result, source)
     notes = (*filter(None, (note,)), *measured.notes, *remarks)
-    answer = judge(facts, shelf, language=language, notes=notes, ignored=measured.ignored)
+    answer = judge(facts, catalog, language=language, notes=notes, ignored=measured.ignored)
     failure: KbError | None = None
     if model is not None:
         from agent.diagnose.model_judge import ask_model
         from agent.endpoint.errors import LlmError
 
         try:
-            opinion = ask_model(model, options["base_url"], facts, answer, shelf)
+            opinion = ask_model(model, options["base_url"], facts, answer, catalog)
             answer = answer.model_copy(update={"opinion": opinion})
         except LlmError as error:
             failure = error  # what the rules found is shown all the same
@@ -125,7 +125,7 @@ def _check(files: tuple[str, ...], options: dict[str, str | None]) -> None:
             raise click.UsageError(message)
 
 
-def _profile(problem: str, kernel: str, dtype: str | None, spec: "GpuSpec | None") -> "Measured":
+def _profile(problem: str, kernel: str, dtype: str | None, spec: "GpuSpec | None") -> "ProfileData":
     """Profile first; without a GPU there are static facts, compiled for the named card."""
     from agent.diagnose.inputs import from_profile
     from judge.problem.kernel import KernelFile
@@ -159,15 +159,15 @@ def _card(name: str | None, extra: "Sequence[GpuSpec]", file: Path | None) -> "G
     return extra[0] if extra else None
 
 
-def _shelf(index: Path) -> "tuple[Shelf, tuple[str, ...]]":
+def _catalog(index: Path) -> "tuple[Catalog, tuple[str, ...]]":
     """The techniques of the index; of the shipped corpus where it has none."""
-    from agent.diagnose.techniques import shelf_from_corpus, shelf_from_index
+    from agent.diagnose.techniques import catalog_from_corpus, catalog_from_index
 
     try:
-        shelf = shelf_from_index(index)
+        catalog = catalog_from_index(index)
     except IndexUnavailableError as error:
         reason = str(error).split(":")[0]
-        return shelf_from_corpus(), (f"techniques come from the shipped corpus ({reason})",)
-    if shelf.techniques:
-        return shelf, ()
-    return shelf_from_corpus(), ("techniques come from the shipped corpus: the index has none",)
+        return catalog_from_corpus(), (f"techniques come from the shipped corpus ({reason})",)
+    if catalog.techniques:
+        return catalog, ()
+    return catalog_from_corpus(), ("techniques come from the shipped corpus: the index has none",)

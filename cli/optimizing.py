@@ -162,7 +162,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
 
     The model's key is read from OPENAI_API_KEY.
     """
-    from agent.opening import opened
+    from agent.opening import open_search
     from agent.optimize.run import RunFolder, read_config
     from agent.optimize.summary import render
 
@@ -192,7 +192,7 @@ def optimize(ctx: click.Context, /, problem: Path | None, **options: Any) -> Non
     progress = Printer()
     with folder:
         try:
-            with opened(
+            with open_search(
                 folder,
                 session.index,
                 specs=specs_of(options["gpu_spec"]),

@@ -42,9 +42,9 @@ def diagnosis(
 
     See `kb.context.diagnosing.Diagnose`.
     """
-    from agent.diagnose.contexts import answers
+    from agent.diagnose.contexts import suggest_techniques
 
-    return answers(profile, request, generation)
+    return suggest_techniques(profile, request, generation)
 
 
 def name_of(path: str) -> str:

@@ -127,7 +127,7 @@ def sweep(
     runs
         Configs by run folder.
     batch, away
-        See `agent.opening.opened`.
+        See `agent.opening.open_search`.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def sweep(
         The state of each run: `DONE`, `WAITING`, `NEEDS_GPU` or `FAILED`.
     """
     from agent.cards.pool import CardPool
-    from agent.cards.sweep import Runner, share
+    from agent.cards.sweep import Runner, run_all
     from agent.optimize.run import RunFolder
     from agent.pause import NeedsGpuError, WaitingError
 
@@ -157,7 +157,7 @@ def sweep(
                 if not away:
                     click.echo(f"{_name(run, root)}: {error}", err=True)
             except KbError as error:
-                if cards.ended:  # Ctrl-C
+                if cards.is_cancelled:  # Ctrl-C
                     return
                 states[run] = FAILED
                 click.echo(f"{_name(run, root)}: failed: {error}", err=True)
@@ -173,7 +173,7 @@ def sweep(
             if not (run / CONFIG).exists():
                 RunFolder.create(run, config).close()
         try:
-            share(cards, list(runs), go_on)
+            run_all(cards, list(runs), go_on)
         except KeyboardInterrupt:
             click.echo(f"kb: interrupted; continue with: kb optimize --resume {root}", err=True)
             ctx.exit(INTERRUPTED)

@@ -37,7 +37,7 @@ R = TypeVar("R", bound=BaseModel)
 # Starting an actor and a process with torch takes some seconds, tens from a cold disk.
 _START_S: Final = 180.0
 _END_S: Final = 5.0
-_ENDS: Final[dict[str, type[KbError]]] = {"lost": JudgeLostError, "fault": CardLostError}
+_ERRORS: Final[dict[str, type[KbError]]] = {"lost": JudgeLostError, "fault": CardLostError}
 
 
 class CardActor:
@@ -51,8 +51,8 @@ class CardActor:
         cores = share_of_cores(place, places)
         # Ray gives an actor one OpenMP thread; on one machine it is one for each core.
         threads = {} if interpret else {"OMP_NUM_THREADS": str(len(cores))}
-        make = partial(JudgeProcess, environment=threads, cores=cores)
-        self._card = LocalCard(name, None, make, "cpu" if interpret else "cuda:0")
+        start_process = partial(JudgeProcess, environment=threads, cores=cores)
+        self._card = LocalCard(name, None, start_process, "cpu" if interpret else "cuda:0")
         self._card.kind = self._card.ask(Describe(interpret=interpret), silent).gpu
 
     def describe(self) -> tuple[str | None, str]:
@@ -61,28 +61,28 @@ class CardActor:
 
     def ask(self, line: str, files: dict[str, bytes]) -> Iterator[str]:
         """Lines of progress, then one with the answer, as a judging process writes them, or one of
-        `_ENDS` with its message. `files` has the contents of the files that the request names, by
+        `_ERRORS` with its message. `files` has the contents of the files that the request names, by
         their paths on the driver's machine.
         """
         request = read_request(line)
         paths = {Path(name): self._keep(Path(name), data) for name, data in files.items()}
-        request = request.model_copy(update=dict(_moved(request, paths)))
-        said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        request = request.model_copy(update=dict(_with_local_paths(request, paths)))
+        messages: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
         def work() -> None:
             try:
-                answer = self._card.ask(request, lambda each: said.put(write_message(each)))
-                said.put(write_message(answer))
+                answer = self._card.ask(request, lambda event: messages.put(write_message(event)))
+                messages.put(write_message(answer))
             except Exception as error:
-                name = next((end for end, kind in _ENDS.items() if isinstance(error, kind)), None)
-                said.put(json.dumps({name: str(error)}) if name else write_message(error))
-            said.put(None)
+                name = next((key for key, cls in _ERRORS.items() if isinstance(error, cls)), None)
+                messages.put(json.dumps({name: str(error)}) if name else write_message(error))
+            messages.put(None)
 
         threading.Thread(target=work, daemon=True).start()
-        while (each := said.get()) is not None:
-            for path, kept in paths.items():  # messages name files
-                each = each.replace(_quoted(kept), _quoted(path))
-            yield each
+        while (message := messages.get()) is not None:
+            for path, copy in paths.items():  # messages name files
+                message = message.replace(_json_escaped(copy), _json_escaped(path))
+            yield message
 
     def cancel(self) -> None:
         """End the request in progress."""
@@ -94,31 +94,31 @@ class CardActor:
         self._folder.cleanup()
 
     def _keep(self, path: Path, data: bytes) -> Path:
-        kept = Path(self._folder.name, hashlib.sha256(data).hexdigest()[:16], path.name)
-        if not kept.exists():
-            kept.parent.mkdir(exist_ok=True)
-            kept.write_bytes(data)
-        return kept
+        stored = Path(self._folder.name, hashlib.sha256(data).hexdigest()[:16], path.name)
+        if not stored.exists():
+            stored.parent.mkdir(exist_ok=True)
+            stored.write_bytes(data)
+        return stored
 
 
-def _quoted(path: Path) -> str:
+def _json_escaped(path: Path) -> str:
     """A path as it stands within JSON."""
     return json.dumps(str(path))[1:-1]
 
 
-def _moved(request: Request[Any], paths: dict[Path, Path]) -> Iterator[tuple[str, Any]]:
+def _with_local_paths(request: Request[Any], paths: dict[Path, Path]) -> Iterator[tuple[str, Any]]:
     for name, value in request:
         if isinstance(value, Path):
             yield name, paths[value]
         elif isinstance(value, tuple) and value and isinstance(value[0], Path):
-            yield name, tuple(paths[each] for each in value)
+            yield name, tuple(paths[path] for path in value)
 
 
 def _files(request: Request[Any]) -> dict[str, bytes]:
     """Contents of the files that a request names."""
     values = (value if isinstance(value, tuple) else (value,) for _, value in request)
-    named = itertools.chain.from_iterable(values)
-    return {str(path): path.read_bytes() for path in named if isinstance(path, Path)}
+    flat_values = itertools.chain.from_iterable(values)
+    return {str(path): path.read_bytes() for path in flat_values if isinstance(path, Path)}
 
 
 @dataclass(eq=False, slots=True)
@@ -136,12 +136,12 @@ class RayCard:
             for reference in ask.remote(write_request(request), _files(request)):
                 line = ray.get(reference)
                 for name, message in json.loads(line).items():
-                    if name in _ENDS:
-                        raise _ENDS[name](message)
-                found = read_message(request, line)
-                if not isinstance(found, Progress):
-                    return found
-                say(found)
+                    if name in _ERRORS:
+                        raise _ERRORS[name](message)
+                reply = read_message(request, line)
+                if not isinstance(reply, Progress):
+                    return reply
+                say(reply)
         except RayError as error:
             raise CardLostError(f"its node was lost ({type(error).__name__})") from error
         raise CardLostError("it sent no answer")
@@ -188,19 +188,19 @@ def cluster_cards(address: str, *, interpret: bool = False) -> Iterator[CardPool
         There is no such cluster, it has no free card, or a node has another version of kernel-kb.
     """
     _require_reachable(address)
-    with connected(address), _started(_actors(interpret=interpret)) as pool:
+    with connected(address), _start_pool(_start_actors(interpret=interpret)) as pool:
         yield pool
 
 
-def _started(cards: list[RayCard]) -> CardPool:
+def _start_pool(cards: list[RayCard]) -> CardPool:
     """The pool of those whose actors start."""
     if not cards:
         raise KbError("the Ray cluster has no GPU; --interpret does a dry run without one")
-    started = {card.actor.describe.remote(): card for card in cards}
-    ready, late = ray.wait(list(started), num_returns=len(started), timeout=_START_S)
-    taken = []
+    by_reference = {card.actor.describe.remote(): card for card in cards}
+    ready, late = ray.wait(list(by_reference), num_returns=len(by_reference), timeout=_START_S)
+    ready_cards = []
     for reference in ready:
-        card = started[reference]
+        card = by_reference[reference]
         try:
             card.kind, version = ray.get(reference, timeout=_START_S)
         except (GetTimeoutError, RayError) as error:
@@ -208,28 +208,28 @@ def _started(cards: list[RayCard]) -> CardPool:
             raise KbError(f"{card.name} cannot judge: {why}") from error
         if version != kb.__version__:
             raise KbError(f"{card.name} has kernel-kb {version}, this machine {kb.__version__}")
-        taken.append(card)
-    pool = CardPool(sorted(taken, key=lambda each: each.name))
+        ready_cards.append(card)
+    pool = CardPool(sorted(ready_cards, key=lambda card: card.name))
     for reference in late:
-        pool.lost.append(f"{started[reference].name}: not free for {_START_S:.0f} s")
-        started[reference].close()
-    if not taken:
+        pool.lost.append(f"{by_reference[reference].name}: not free for {_START_S:.0f} s")
+        by_reference[reference].close()
+    if not ready_cards:
         raise KbError("other work holds all devices of the Ray cluster")
     return pool
 
 
-def _actors(*, interpret: bool) -> list[RayCard]:
+def _start_actors(*, interpret: bool) -> list[RayCard]:
     """An actor for each card, on the card's node."""
     resource = "CPU" if interpret else "GPU"
-    share: dict[str, Any] = {"num_cpus": 1} if interpret else {"num_cpus": 0, "num_gpus": 1}
-    made = ray.remote(CardActor)
+    resources: dict[str, Any] = {"num_cpus": 1} if interpret else {"num_cpus": 0, "num_gpus": 1}
+    actor_class = ray.remote(CardActor)
     cards: list[RayCard] = []
     for node in ray.nodes():
         places = int(node["Resources"].get(resource, 0)) if node["Alive"] else 0
         for place in range(places):
             name = f"{node['NodeManagerHostname']} {node['NodeID'][:6]} {resource} {place}"
-            actor = made.options(
-                **share,
+            actor = actor_class.options(
+                **resources,
                 # `cancel` while `ask` goes on.
                 max_concurrency=4,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from agent.cards.pool import CardLostError, CardPool
 from agent.optimize.judge_process import SILENCE_S, JudgeError, JudgeLostError, JudgeProcess
-from agent.optimize.judge_requests import Describe, Kept, Request
+from agent.optimize.judge_requests import Describe, JudgeState, Request
 from judge.profile.profiler import has_gpu
 from judge.progress import Say, silent
 from kb.errors import InvalidInputError, KbError
@@ -19,28 +19,28 @@ from kb.errors import InvalidInputError, KbError
 R = TypeVar("R", bound=BaseModel)
 
 # What can be checked at once without a GPU: each process holds torch, about 1 GB.
-_DRY: Final = 2
+_DRY_RUN_CARDS: Final = 2
 
 
-class Works(BaseModel):
+class ProbeReply(BaseModel):
     """A device computes."""
 
 
-class Probe(Request[Works]):
+class Probe(Request[ProbeReply]):
     """Compute on the device: fails where it faults."""
 
-    reply = Works
+    reply = ProbeReply
 
     device: str
 
-    def answer(self, kept: Kept, say: Say) -> Works:  # noqa: ARG002 (see `Request`)
+    def answer(self, state: JudgeState, say: Say) -> ProbeReply:  # noqa: ARG002 (see `Request`)
         """See `Request.answer`."""
         import torch  # noqa: PLC0415 (slow to load)
 
         count = 1 << 20
         if int(torch.ones(count, device=self.device).sum()) != count:
             raise InvalidInputError(f"{self.device} computes wrong sums")
-        return Works()
+        return ProbeReply()
 
 
 @dataclass(eq=False)
@@ -49,12 +49,12 @@ class LocalCard:
 
     name: str
     kind: str | None
-    make: Callable[[], JudgeProcess] = JudgeProcess
+    start_process: Callable[[], JudgeProcess] = JudgeProcess
     device: str = "cuda:0"
     """The card's name in that process."""
 
     def __post_init__(self) -> None:
-        self._process = self.make()
+        self._process = self.start_process()
 
     def ask(self, request: Request[R], say: Say) -> R:
         """See `Card.ask`. After a failure the card is probed."""
@@ -62,11 +62,11 @@ class LocalCard:
         try:
             return process.ask(request, say)
         except (JudgeError, JudgeLostError) as error:
-            if process is self._process and not self._works():
+            if process is self._process and not self._passes_probe():
                 raise CardLostError(f"it faults: {error}") from error
             raise
 
-    def _works(self) -> bool:
+    def _passes_probe(self) -> bool:
         for _ in range(2):  # a CUDA context that a candidate broke ends with its process
             try:
                 self._process.ask(Probe(device=self.device), silent)
@@ -78,7 +78,7 @@ class LocalCard:
 
     def cancel(self) -> None:
         """See `Card.cancel`."""
-        process, self._process = self._process, self.make()
+        process, self._process = self._process, self.start_process()
         process.cancel()
 
     def close(self) -> None:
@@ -110,28 +110,28 @@ def local_cards(
     if gpus != "all" and not (gpus.isdecimal() and int(gpus) >= 1):
         raise InvalidInputError(f"the number of GPUs must be a number or 'all', not '{gpus}'")
     if interpret:
-        count = _DRY if gpus == "all" else int(gpus)
+        count = _DRY_RUN_CARDS if gpus == "all" else int(gpus)
         return CardPool([LocalCard(f"CPU {n}", None, device="cpu") for n in range(count)])
     if not has_gpu():
         raise KbError("no GPU was found; --interpret does a dry run without one")
     with closing(JudgeProcess()) as first:
-        found = first.ask(Describe(), silent)
-    wanted = len(found.devices) if gpus == "all" else int(gpus)
-    if wanted > len(found.devices):
-        raise InvalidInputError(f"{wanted} GPUs were requested, but there are {len(found.devices)}")
-    named = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
-    numbers = [int(device.removeprefix("cuda:")) for device in found.devices[:wanted]]
-    names = [named[n].strip() if n < len(named) else str(n) for n in numbers] * per_card
+        host = first.ask(Describe(), silent)
+    count = len(host.devices) if gpus == "all" else int(gpus)
+    if count > len(host.devices):
+        raise InvalidInputError(f"{count} GPUs were requested, but there are {len(host.devices)}")
+    visible = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu.strip()]
+    numbers = [int(device.removeprefix("cuda:")) for device in host.devices[:count]]
+    names = [visible[n].strip() if n < len(visible) else str(n) for n in numbers] * per_card
     cards = []
     for place, name in enumerate(names):
         environment, cores = {"CUDA_VISIBLE_DEVICES": name}, share_of_cores(place, len(names))
-        make = partial(JudgeProcess, silence=silence, environment=environment, cores=cores)
-        cards.append(LocalCard(f"GPU {name}", found.gpu, make))
+        start_process = partial(JudgeProcess, silence=silence, environment=environment, cores=cores)
+        cards.append(LocalCard(f"GPU {name}", host.gpu, start_process))
     return CardPool(cards)
 
 
 def share_of_cores(place: int, places: int) -> frozenset[int]:
     """Numbers of the cores of one judging process: compilers of all get in each other's way."""
     cores = sorted(os.sched_getaffinity(0))
-    each = max(1, len(cores) // places)
-    return frozenset(cores[place * each % len(cores) :][:each])
+    count = max(1, len(cores) // places)
+    return frozenset(cores[place * count % len(cores) :][:count])

@@ -22,7 +22,7 @@ R = TypeVar("R", bound=BaseModel)
 
 # A request is tried once more on another card. If that is lost as well, the request is the cause,
 # and it must not take down all cards.
-_MOST_LOST: Final = 2
+_MAX_LOST: Final = 2
 
 
 class CardLostError(KbError):
@@ -49,7 +49,7 @@ class CardPool:
         self._all = list(cards)
         self._free = list(cards)
         self._changed = threading.Condition()
-        self.ended = False
+        self.is_cancelled = False
         """Whether `cancel` was called."""
         self.lost: list[str] = []
         """Why cards were taken out, a line each."""
@@ -75,9 +75,9 @@ class CardPool:
         """
         with self._changed:
             while True:
-                if self.ended:
+                if self.is_cancelled:
                     raise PausedError("interrupted")
-                of_kind = [each for each in self._all if kind is None or each.kind == kind]
+                of_kind = [card for card in self._all if kind is None or card.kind == kind]
                 if not of_kind:
                     why = f" ({self.lost[-1]})" if self.lost else ""
                     raise NeedsGpuError(f"no {kind or 'device'} is left{why}")
@@ -102,20 +102,20 @@ class CardPool:
         card.close()
 
     @contextmanager
-    def lend(self, kind: str | None = None) -> Iterator["Lent"]:
+    def lend(self, kind: str | None = None) -> Iterator["LentCard"]:
         """A card for one run, and others of its kind where it is lost; see `take`."""
-        lent = Lent(self, self.take(kind))
+        worker = LentCard(self, self.take(kind))
         try:
-            yield lent
+            yield worker
         finally:
-            card, lent.card = lent.card, None
+            card, worker.card = worker.card, None
             if card is not None:
                 self.give_back(card)
 
     def cancel(self) -> None:
         """End all requests in progress, from another thread; no further one is begun."""
         with self._changed:
-            self.ended = True
+            self.is_cancelled = True
             self._changed.notify_all()
         for card in list(self._all):
             card.cancel()
@@ -128,7 +128,7 @@ class CardPool:
             card.close()
 
 
-class Lent:
+class LentCard:
     """Stands in for a `JudgeProcess`: asks a card, and another one if that is lost."""
 
     def __init__(self, pool: CardPool, card: Card) -> None:
@@ -147,7 +147,7 @@ class Lent:
             No card of the kind is left, or the pool was cancelled.
         """
         lost = ""
-        for _ in range(_MOST_LOST):
+        for _ in range(_MAX_LOST):
             card = self.card
             if card is None:
                 raise PausedError("the run has no device left")
@@ -159,10 +159,10 @@ class Lent:
                 self._pool.drop(card, lost)
                 self.card = self._pool.take(card.kind)
             except JudgeLostError:
-                if self._pool.ended:
+                if self._pool.is_cancelled:
                     raise PausedError("interrupted") from None
                 raise
-        raise JudgeLostError(f"{_MOST_LOST} devices were lost, the last because {lost}")
+        raise JudgeLostError(f"{_MAX_LOST} devices were lost, the last because {lost}")
 
     def cancel(self) -> None:
         """See `Card.cancel`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent.cards.pool import CardPool
-from agent.opening import opened
+from agent.opening import open_search
 from agent.optimize.config import RunConfig
 from agent.optimize.progress import Progress, Silent
 from agent.optimize.record import Record
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRun:
     """A run that came to its end."""
 
     config: RunConfig
@@ -44,33 +44,33 @@ class Runner:
     report: bool = True
     """Whether each run gets its report."""
 
-    def run(self, root: Path, config: RunConfig, *, away: bool = False, **more: Any) -> Ended:
+    def run(self, root: Path, config: RunConfig, *, away: bool = False, **options: Any) -> EndedRun:
         """Begin the run in `root`, or take it up. One that has ended goes on by other limits alone.
 
-        `away` and `more`: see `agent.opening.opened`; a run away from a GPU takes no card.
+        `away` and `options`: see `agent.opening.open_search`; a run away from a GPU takes no card.
 
         Raises
         ------
         KbError
             The start is not right, or nothing can be judged here.
         """
-        begun = (root / "config.json").exists()
-        limits = read_config(root).limits if begun else None
-        taken = RunFolder.resume(root, config) if begun else RunFolder.create(root, config)
-        with taken as folder:
-            ended = folder.record.stopped is not None and folder.record.standing is not None
-            if not ended or config.limits != limits:
-                kind = self._kind(folder.record, **more)
-                with nullcontext() if away else self.cards.lend(kind) as lent:
-                    parts: dict[str, Any] = {"start_process": lambda: lent, "processes": 1}
-                    told = self.progress(root)
-                    more |= {"progress": told, "away": away} | parts
-                    with opened(folder, self.index, **more) as search:
+        exists = (root / "config.json").exists()
+        limits = read_config(root).limits if exists else None
+        run_folder = RunFolder.resume(root, config) if exists else RunFolder.create(root, config)
+        with run_folder as folder:
+            finished = folder.record.stopped is not None and folder.record.standing is not None
+            if not finished or config.limits != limits:
+                kind = self._kind(folder.record, **options)
+                with nullcontext() if away else self.cards.lend(kind) as worker:
+                    parts: dict[str, Any] = {"start_process": lambda: worker, "processes": 1}
+                    progress = self.progress(root)
+                    options |= {"progress": progress, "away": away} | parts
+                    with open_search(folder, self.index, **options) as search:
                         search.run()
         if self.report:
             write_report(root)
-        known, record = read_run(root)
-        return Ended(known, record, summarise(known, record, root), root)
+        final_config, record = read_run(root)
+        return EndedRun(final_config, record, summarise(final_config, record, root), root)
 
     def _kind(self, record: Record, specs: Sequence[GpuSpec] = (), **_: Any) -> str | None:
         """The kind of card that a run was begun on: times of two kinds cannot be compared."""
@@ -84,7 +84,7 @@ class Runner:
         return standing.gpu
 
 
-def share(
+def run_all(
     cards: CardPool,
     tasks: Sequence[T],
     work: Callable[[T], None],
@@ -102,8 +102,8 @@ def share(
     """
     failed = threading.Event()
 
-    def begin(task: T) -> bool:
-        if failed.is_set() or cards.ended or stop():
+    def run_task(task: T) -> bool:
+        if failed.is_set() or cards.is_cancelled or stop():
             return False
         try:
             work(task)
@@ -112,11 +112,11 @@ def share(
             raise
         return True
 
-    places = max(1, min(len(cards), len(tasks)))
-    with ThreadPoolExecutor(places, thread_name_prefix="run") as executor:
-        running = [executor.submit(begin, task) for task in tasks]
+    workers = max(1, min(len(cards), len(tasks)))
+    with ThreadPoolExecutor(workers, thread_name_prefix="run") as executor:
+        runs = [executor.submit(run_task, task) for task in tasks]
         try:
-            return [task for task, each in zip(tasks, running, strict=True) if not each.result()]
+            return [task for task, run in zip(tasks, runs, strict=True) if not run.result()]
         except BaseException:
             cards.cancel()
             raise

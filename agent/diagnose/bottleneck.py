@@ -43,31 +43,31 @@ def decide(facts: Facts, position: Roofline) -> Decision:
     """
     if position.at_memory_roof:
         return _at_roof(facts, position)
-    full = ceiling(facts)
-    if full is not None:
-        said = facts.evidence(full.unit.alias, "a unit at its ceiling sets the time")
-        return Decision(full.unit.side, (said,), full.unit, settled=True)
+    saturated = ceiling(facts)
+    if saturated is not None:
+        evidence = facts.evidence(saturated.unit.alias, "a unit at its ceiling sets the time")
+        return Decision(saturated.unit.side, (evidence,), saturated.unit, settled=True)
     memory, compute = busiest(facts, Bottleneck.MEMORY), busiest(facts, Bottleneck.COMPUTE)
-    quiet = _quiet(facts, memory, compute)
+    idle_units = _idle_units(facts, memory, compute)
     waves = facts.get("waves_per_sm")
-    partly = waves is not None and waves < FULL_WAVE
-    few: tuple[Evidence, ...] = ()
-    if partly:
-        few = (facts.evidence("waves_per_sm", "the grid does not fill the GPU even once"),)
+    underfilled = waves is not None and waves < FULL_WAVE
+    waves_low: tuple[Evidence, ...] = ()
+    if underfilled:
+        waves_low = (facts.evidence("waves_per_sm", "the grid does not fill the GPU even once"),)
     if idle_sms(facts):
-        said = facts.evidence("sm_active_share", "of the time an SM has work: the rest is lost")
-        return Decision(Bottleneck.UNDERUTILIZED, (said, *few, *quiet), settled=True)
-    if not (_measured(facts, _MEMORY) and _measured(facts, _COMPUTE)):
-        return Decision(None, quiet)  # the unit that was not measured may be the busy one
+        evidence = facts.evidence("sm_active_share", "of the time an SM has work: the rest is lost")
+        return Decision(Bottleneck.UNDERUTILIZED, (evidence, *waves_low, *idle_units), settled=True)
+    if not (_any_measured(facts, _MEMORY) and _any_measured(facts, _COMPUTE)):
+        return Decision(None, idle_units)  # the unit that was not measured may be the busy one
     rates = [load.value if load is not None else 0.0 for load in (memory, compute)]
     # An underfilled card does not get one unit to 60 % and clearly above the other.
     leads = max(rates) >= BUSY and abs(rates[0] - rates[1]) >= _LEAD
-    if partly and not leads:
-        return Decision(Bottleneck.UNDERUTILIZED, (*few, *quiet))
-    return _busier(facts, memory, compute) if max(rates) >= BUSY else _idle(facts, quiet)
+    if underfilled and not leads:
+        return Decision(Bottleneck.UNDERUTILIZED, (*waves_low, *idle_units))
+    return _busier(facts, memory, compute) if max(rates) >= BUSY else _both_idle(facts, idle_units)
 
 
-def _measured(facts: Facts, aliases: tuple[str, ...]) -> bool:
+def _any_measured(facts: Facts, aliases: tuple[str, ...]) -> bool:
     return any(facts.get(alias) is not None for alias in aliases)
 
 
@@ -75,14 +75,14 @@ def _at_roof(facts: Facts, position: Roofline) -> Decision:
     meaning = "about what a plain copy reaches"
     if at_floor(facts):
         meaning = "the time is close to the least in which the bytes can move"
-        said = floor_evidence(position, meaning)
+        evidence = floor_evidence(position, meaning)
     elif dram_full(facts):
-        said = facts.evidence("dram_throughput", meaning)
+        evidence = facts.evidence("dram_throughput", meaning)
     else:
         assert position.memory_fraction is not None
         share, label = percent(position.memory_fraction), "DRAM bandwidth of the roof"
-        said = fact("roofline.memory_fraction", label, share, "%", meaning)
-    return Decision(Bottleneck.MEMORY, (said,))
+        evidence = fact("roofline.memory_fraction", label, share, "%", meaning)
+    return Decision(Bottleneck.MEMORY, (evidence,))
 
 
 def _busier(facts: Facts, memory: Load | None, compute: Load | None) -> Decision:
@@ -94,7 +94,7 @@ def _busier(facts: Facts, memory: Load | None, compute: Load | None) -> Decision
     return Decision(Bottleneck.COMPUTE, (facts.evidence(compute.unit.alias, meaning),))
 
 
-def _quiet(facts: Facts, memory: Load | None, compute: Load | None) -> tuple[Evidence, ...]:
+def _idle_units(facts: Facts, memory: Load | None, compute: Load | None) -> tuple[Evidence, ...]:
     return tuple(
         facts.evidence(load.unit.alias, "far from the limit")
         for load in (memory, compute)
@@ -102,22 +102,22 @@ def _quiet(facts: Facts, memory: Load | None, compute: Load | None) -> tuple[Evi
     )
 
 
-def _idle(facts: Facts, quiet: tuple[Evidence, ...]) -> Decision:
+def _both_idle(facts: Facts, idle_units: tuple[Evidence, ...]) -> Decision:
     """Both units below 60 %: waiting, or too little to run."""
     lanes, warps = facts.get("threads_per_inst"), facts.get("achieved_occupancy")
     stall, issue = facts.get("stall_long_scoreboard"), facts.get("issue_slots_busy")
     bottleneck = Bottleneck.LATENCY
     if lanes is not None and lanes < _FEW_LANES:
         bottleneck = Bottleneck.UNDERUTILIZED
-        said = facts.evidence("threads_per_inst", "of 32 lanes; the others are idle")
+        evidence = facts.evidence("threads_per_inst", "of 32 lanes; the others are idle")
     elif stall is not None and stall >= _STALLED:
-        said = facts.evidence("stall_long_scoreboard", "warps wait for loads")
+        evidence = facts.evidence("stall_long_scoreboard", "warps wait for loads")
     elif warps is not None and warps < _FEW_WARPS:
         bottleneck = Bottleneck.UNDERUTILIZED
-        said = facts.evidence("achieved_occupancy", "few warps are resident at any time")
+        evidence = facts.evidence("achieved_occupancy", "few warps are resident at any time")
     elif issue is not None and issue < _SELDOM_ISSUES:
-        said = facts.evidence("issue_slots_busy", "schedulers seldom have a ready warp")
+        evidence = facts.evidence("issue_slots_busy", "schedulers seldom have a ready warp")
     else:
         # All units quiet means waiting by itself; which wait, the stalls would tell.
-        return Decision(bottleneck, quiet)
-    return Decision(bottleneck, (said, *quiet))
+        return Decision(bottleneck, idle_units)
+    return Decision(bottleneck, (evidence, *idle_units))

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from itertools import zip_longest
 
-from agent.diagnose.diagnose import diagnose, gather
-from agent.diagnose.inputs import Measured
-from agent.diagnose.techniques import shelf_of
+from agent.diagnose.diagnose import diagnose, gather_facts
+from agent.diagnose.inputs import ProfileData
+from agent.diagnose.techniques import catalog_of
 from kb.context.models import ContextRequest
 from kb.index.reader import Generation
 from kb.problems.facts import gpu_spec
 
 
-def answers(
+def suggest_techniques(
     profile: Mapping[str, float], request: ContextRequest, generation: Generation
 ) -> list[tuple[str, str]]:
     """Techniques that answer the findings, the best of each first: slug and what was found.
@@ -24,10 +24,10 @@ def answers(
     InvalidInputError
         No card goes by the name.
     """
-    facts = gather(Measured(profile), gpu_spec(request.gpu), source=request.kernel)
-    found = diagnose(facts, shelf_of(generation), language=request.language)
+    facts = gather_facts(ProfileData(profile), gpu_spec(request.gpu), source=request.kernel)
+    diagnosis = diagnose(facts, catalog_of(generation), language=request.language)
     columns = [
         [(advice.slug, finding.cause) for advice in finding.techniques]
-        for finding in found.findings
+        for finding in diagnosis.findings
     ]
-    return [each for row in zip_longest(*columns) for each in row if each is not None]
+    return [pair for row in zip_longest(*columns) for pair in row if pair is not None]

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from agent.diagnose.bottleneck import Decision, decide
 from agent.diagnose.facts import Facts
 from agent.diagnose.findings import select
-from agent.diagnose.inputs import Measured
+from agent.diagnose.inputs import ProfileData
 from agent.diagnose.result import Bottleneck, Diagnosis, Finding, Roofline
 from agent.diagnose.roofline import NO_FLOOR, WASTE, at_floor, excess, roofline
 from agent.diagnose.rules import Case
 from agent.diagnose.rules_memory import WASTEFUL
-from agent.diagnose.techniques import Shelf, advise
+from agent.diagnose.techniques import Catalog, advise
 from judge.evaluate.result import Evaluation
 from kb.gpus import GpuSpec
 from kb.pasted.source import read_source
@@ -19,8 +19,8 @@ from kb.pasted.source import read_source
 _AT_FLOOR = 0.95
 
 
-def gather(
-    measured: Measured,
+def gather_facts(
+    measured: ProfileData,
     spec: GpuSpec | None = None,
     evaluation: Evaluation | None = None,
     source: str | None = None,
@@ -47,7 +47,7 @@ def gather(
 
 def diagnose(
     facts: Facts,
-    shelf: Shelf,
+    catalog: Catalog,
     *,
     language: str | None = None,
     notes: tuple[str, ...] = (),
@@ -63,7 +63,7 @@ def diagnose(
     case = Case(facts, position, decision)
     findings, shortfall = select(case)
     language = language or (facts.source.language if facts.source is not None else None)
-    said = (*notes, *_gaps(facts, position), *shortfall)
+    all_notes = (*notes, *_missing_inputs(facts, position), *shortfall)
     return Diagnosis(
         headline=headline(facts, position, decision, findings),
         kernel=facts.kernel,
@@ -71,8 +71,8 @@ def diagnose(
         bottleneck=decision.bottleneck,
         why=decision.why,
         roofline=position,
-        findings=advise(findings, facts, shelf, language),
-        notes=said,
+        findings=advise(findings, facts, catalog, language),
+        notes=all_notes,
         ignored=ignored,
     )
 
@@ -83,7 +83,7 @@ def headline(
     """The answer in one sentence."""
     name = facts.kernel or "The kernel"
     if decision.bottleneck is None:
-        return _unknown(name, facts, position, findings)
+        return _no_bottleneck(name, facts, position, findings)
     if position.at_memory_roof:
         ratio = excess(position)
         if ratio is not None and ratio >= WASTE:
@@ -91,9 +91,9 @@ def headline(
                 f"{name} is at the memory roof but moves {ratio:.1f} times the bytes that are "
                 "needed: move fewer bytes."
             )
-        wasted = next((finding for finding in findings if finding.rule in WASTEFUL), None)
-        if wasted is not None:
-            return f"{name} is at the memory roof and may move bytes needlessly: {wasted.cause}"
+        wasteful = next((finding for finding in findings if finding.rule in WASTEFUL), None)
+        if wasteful is not None:
+            return f"{name} is at the memory roof and may move bytes needlessly: {wasteful.cause}"
         if any(finding.rule == "possible-rereads" for finding in findings):
             return f"{name} is at the memory roof: only moving fewer bytes is faster."
         attained = ""
@@ -113,11 +113,11 @@ def headline(
     return f"{name} is {words} ({reasons})." if reasons else f"{name} is {words}."
 
 
-def _unknown(name: str, facts: Facts, position: Roofline, findings: Sequence[Finding]) -> str:
+def _no_bottleneck(name: str, facts: Facts, position: Roofline, findings: Sequence[Finding]) -> str:
     """What can be said where the bottleneck is not known."""
     if findings:
-        told = "too little was measured to name the bottleneck, but there are findings"
-        return f"{name}: {told}: {findings[0].cause}"
+        reason = "too little was measured to name the bottleneck, but there are findings"
+        return f"{name}: {reason}: {findings[0].cause}"
     share = position.floor_fraction
     if facts.floor is None or facts.metrics or not share or share > NO_FLOOR:
         return f"{name}: no diagnosis, because none of the given values shows what limits it."
@@ -137,7 +137,7 @@ def _roof_words(position: Roofline) -> str:
     return "the data sheet's DRAM bandwidth"
 
 
-def _gaps(facts: Facts, position: Roofline) -> tuple[str, ...]:
+def _missing_inputs(facts: Facts, position: Roofline) -> tuple[str, ...]:
     gaps = []
     if facts.spec is None and facts.ceilings is None:
         gaps.append("no GPU is named, so there are no roofs: name one with --gpu")

@@ -79,9 +79,9 @@ class Facts:
     @property
     def threads_per_block(self) -> int | None:
         """Threads of a block, as launched or as compiled."""
-        launched = self.get("block_size")
-        if launched is not None:
-            return int(launched)
+        block_size = self.get("block_size")
+        if block_size is not None:
+            return int(block_size)
         return self.static.threads_per_block if self.static else None
 
     @property

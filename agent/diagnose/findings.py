@@ -62,9 +62,9 @@ def select(case: Case) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     causes = [_with_symptoms(finding, fired, weights) for finding in fired]
     # Equal ones stay in the order of the rules.
     for _, finding in sorted(causes, key=lambda pair: pair[0], reverse=True):
-        if len(chosen) < FINDINGS and all(_distinct(finding, each) for each in chosen):
+        if len(chosen) < FINDINGS and all(_are_distinct(finding, other) for other in chosen):
             chosen.append(finding)
-    return tuple(chosen), _shortfall(case, len(chosen))
+    return tuple(chosen), _explain_shortfall(case, len(chosen))
 
 
 def _with_symptoms(
@@ -85,8 +85,8 @@ def check(rule: Rule, case: Case) -> Draft | None:
     if rule.refuted_by is None:
         return rule.check(case)
     active = rule.refuted_by == "active ceiling"
-    full = ceiling_of_active(case.facts) if active else ceiling(case.facts)
-    if case.position.at_memory_roof or full is not None:
+    saturated = ceiling_of_active(case.facts) if active else ceiling(case.facts)
+    if case.position.at_memory_roof or saturated is not None:
         return None
     draft = rule.check(case)
     if draft is None or not active:
@@ -95,20 +95,20 @@ def check(rule: Rule, case: Case) -> Draft | None:
     return draft._replace(severity=clamp(draft.severity * active_share(case.facts)))
 
 
-def _distinct(one: Finding, other: Finding) -> bool:
+def _are_distinct(one: Finding, other: Finding) -> bool:
     if BY_NAME[one.rule].subject == BY_NAME[other.rule].subject:
         return False
-    mine, theirs = ({evidence.metric for evidence in finding.evidence} for finding in (one, other))
-    return not mine <= theirs
+    own, others = ({evidence.metric for evidence in finding.evidence} for finding in (one, other))
+    return not own <= others
 
 
-def _shortfall(case: Case, found: int) -> tuple[str, ...]:
-    if found >= FINDINGS:
+def _explain_shortfall(case: Case, count: int) -> tuple[str, ...]:
+    if count >= FINDINGS:
         return ()
     needed = dict.fromkeys(alias for rule in RULES for alias in rule.needs)
     missing = [alias for alias in needed if case.get(alias) is None]
-    what = "no finding" if found == 0 else "only one finding"
+    what = "no finding" if count == 0 else "only one finding"
     if not missing:
         return (f"{what}: the measured values show no further cause",)
-    shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
-    return (f"{what}: {len(missing)} metrics that rules need were not measured ({shown})",)
+    listed = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+    return (f"{what}: {len(missing)} metrics that rules need were not measured ({listed})",)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent.diagnose.facts import Facts, fact
 from agent.diagnose.result import Bottleneck, Diagnosis, Evidence, Finding, Opinion
-from agent.diagnose.techniques import Shelf
+from agent.diagnose.techniques import Catalog
 from agent.endpoint.client import Endpoint
 from agent.endpoint.errors import RefusedError, UnusableReplyError, one_line
 from kb.refusals import first_problem
@@ -67,7 +67,7 @@ def ask_model(
     base_url: str | None,
     facts: Facts,
     diagnosis: Diagnosis,
-    shelf: Shelf,
+    catalog: Catalog,
     *,
     max_retries: int = MAX_RETRIES,
     timeout: float = REQUEST_SECONDS,
@@ -83,11 +83,11 @@ def ask_model(
         line.
     """
     endpoint = Endpoint(model, base_url, max_retries=max_retries, timeout=timeout)
-    known = evidence_of(facts, diagnosis)
+    citable = evidence_of(facts, diagnosis)
     language = facts.source.language if facts.source is not None else None
-    fitting = shelf.fitting(language, facts.architecture)
-    offered = {entry.slug: entry.title for entry in fitting}
-    messages = [{"role": "user", "content": prompt(facts, known, offered)}]
+    fitting = catalog.fitting(language, facts.architecture)
+    titles = {entry.slug: entry.title for entry in fitting}
+    messages = [{"role": "user", "content": prompt(facts, citable, titles)}]
     problem = ""
     for _ in range(ATTEMPTS):
         text = _answer(endpoint, messages)
@@ -96,9 +96,9 @@ def ask_model(
         except ValidationError as error:
             problem = first_problem(error)
         else:
-            problem = _objection(reply, known, offered)
+            problem = _check(reply, citable, titles)
             if not problem:
-                return _opinion(model, reply, known)
+                return _opinion(model, reply, citable)
         correction = f"That answer cannot be used: {problem}. Answer again, corrected."
         messages += [
             {"role": "assistant", "content": text},
@@ -120,8 +120,8 @@ def _answer(endpoint: Endpoint, messages: Sequence[Mapping[str, str]]) -> str:
     )
     choice = reply.completion.choices[0]
     if choice.message.refusal:
-        said = one_line(choice.message.refusal)
-        raise RefusedError(f"model '{endpoint.model}' refused to answer: {said}")
+        reason = one_line(choice.message.refusal)
+        raise RefusedError(f"model '{endpoint.model}' refused to answer: {reason}")
     if choice.finish_reason == "content_filter":
         raise RefusedError(f"model '{endpoint.model}': the endpoint's filter withheld the answer")
     return choice.message.content or ""
@@ -129,13 +129,13 @@ def _answer(endpoint: Endpoint, messages: Sequence[Mapping[str, str]]) -> str:
 
 def evidence_of(facts: Facts, diagnosis: Diagnosis) -> dict[str, Evidence]:
     """All that may be cited, by name: every metric, and what was computed from code and runs."""
-    known = {
+    citable = {
         metric.name: facts.evidence(metric.name, "")
         for metric in all_metrics()
         if metric.name in facts.metrics
     }
     position = diagnosis.roofline
-    computed = {
+    figures = {
         "roofline.intensity": ("Arithmetic intensity", position.intensity, "FLOP/byte"),
         "roofline.ridge": ("Intensity of the ridge", position.ridge, "FLOP/byte"),
         "roofline.memory_fraction": ("Bandwidth over the roof", position.memory_fraction, ""),
@@ -143,15 +143,15 @@ def evidence_of(facts: Facts, diagnosis: Diagnosis) -> dict[str, Evidence]:
         "roofline.traffic_ratio": ("Bytes moved over needed", position.traffic_ratio, ""),
         "evaluation.floor_fraction": ("Floor over time", position.floor_fraction, ""),
     }
-    for name, (label, value, unit) in computed.items():
+    for name, (label, value, unit) in figures.items():
         if value is not None:
-            known[name] = fact(name, label, value, unit)
+            citable[name] = fact(name, label, value, unit)
     for finding in diagnosis.findings:
         for evidence in finding.evidence:
-            known.setdefault(evidence.metric, evidence.model_copy(update={"meaning": ""}))
+            citable.setdefault(evidence.metric, evidence.model_copy(update={"meaning": ""}))
     for evidence in _static(facts):
-        known.setdefault(evidence.metric, evidence)
-    return known
+        citable.setdefault(evidence.metric, evidence)
+    return citable
 
 
 def _static(facts: Facts) -> list[Evidence]:
@@ -169,11 +169,11 @@ def _static(facts: Facts) -> list[Evidence]:
     ]
 
 
-def prompt(facts: Facts, known: Mapping[str, Evidence], offered: Mapping[str, str]) -> str:
+def prompt(facts: Facts, citable: Mapping[str, Evidence], titles: Mapping[str, str]) -> str:
     """The request's text: card, evidence by section, techniques, source."""
     section = {metric.name: metric.section for metric in all_metrics()}
     grouped: dict[str, list[Evidence]] = {}
-    for name, evidence in known.items():
+    for name, evidence in citable.items():
         grouped.setdefault(section.get(name, name.split(".")[0]), []).append(evidence)
     source = facts.source.text[:_SOURCE_CHARS] if facts.source is not None else ""
     template = (files("agent.diagnose") / "judge_prompt.md.j2").read_text(encoding="utf-8")
@@ -182,7 +182,7 @@ def prompt(facts: Facts, known: Mapping[str, Evidence], offered: Mapping[str, st
     return environment.from_string(template).render(
         spec=facts.spec,
         sections=list(grouped.items()),
-        techniques=sorted(offered.items()),
+        techniques=sorted(titles.items()),
         source=source,
         # Of the text itself, so that the text cannot hold it by chance, and the prompt is the same
         # for the same facts.
@@ -190,30 +190,30 @@ def prompt(facts: Facts, known: Mapping[str, Evidence], offered: Mapping[str, st
     )
 
 
-def _objection(reply: JudgeReply, known: Mapping[str, Evidence], offered: Mapping[str, str]) -> str:
+def _check(reply: JudgeReply, citable: Mapping[str, Evidence], titles: Mapping[str, str]) -> str:
     """What is wrong with a reply that has the right form; empty if nothing."""
     for finding in reply.findings:
-        for cited in finding.evidence:
-            measured = known.get(cited.metric)
+        for citation in finding.evidence:
+            measured = citable.get(citation.metric)
             if measured is None:
-                return f"the metric '{cited.metric}' was not measured"
+                return f"the metric '{citation.metric}' was not measured"
             close = math.isclose(
-                cited.value, measured.value, rel_tol=_VALUE_TOLERANCE, abs_tol=1e-9
+                citation.value, measured.value, rel_tol=_VALUE_TOLERANCE, abs_tol=1e-9
             )
             if not close:
-                return f"{cited.metric} is {measured.value:.6g}, not {cited.value:.6g}"
+                return f"{citation.metric} is {measured.value:.6g}, not {citation.value:.6g}"
     first, second = (
         {evidence.metric for evidence in finding.evidence} for finding in reply.findings
     )
     if first == second:
         return "the two findings rest on the same metrics: they have to be distinct"
     for slug in reply.techniques:
-        if slug not in offered:
+        if slug not in titles:
             return f"the technique '{slug}' is not on offer"
     return ""
 
 
-def _opinion(model: str, reply: JudgeReply, known: Mapping[str, Evidence]) -> Opinion:
+def _opinion(model: str, reply: JudgeReply, citable: Mapping[str, Evidence]) -> Opinion:
     findings = tuple(
         Finding(
             rule="model",
@@ -221,7 +221,7 @@ def _opinion(model: str, reply: JudgeReply, known: Mapping[str, Evidence]) -> Op
             category=finding.category,
             severity=finding.severity,
             evidence=tuple(
-                known[evidence.metric].model_copy(
+                citable[evidence.metric].model_copy(
                     update={"meaning": " ".join(evidence.meaning.split())}
                 )
                 for evidence in finding.evidence

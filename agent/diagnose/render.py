@@ -19,19 +19,19 @@ def render(
     for line in wrapped(diagnosis.headline, width=width):
         yield strong(line)
     yield from wrapped(roofline_words(diagnosis.roofline, diagnosis.gpu), width=width)
-    shown: set[str] = set()
+    shown_slugs: set[str] = set()
     for number, finding in enumerate(diagnosis.findings, start=1):
         yield ""
         yield from _finding(f"{number}.", finding, width, strong)
-        yield from _techniques(finding, width, shown)
-        shown |= {technique.slug for technique in finding.techniques}
+        yield from _techniques(finding, width, shown_slugs)
+        shown_slugs |= {technique.slug for technique in finding.techniques}
     if diagnosis.opinion is not None:
         yield ""
         yield from _opinion(diagnosis.opinion, width, strong)
     notes = list(diagnosis.notes)
     if diagnosis.ignored:
-        some = ", ".join(diagnosis.ignored[:4]) + (", ..." if len(diagnosis.ignored) > 4 else "")
-        notes.append(f"unknown metrics, ignored: {some}")
+        listed = ", ".join(diagnosis.ignored[:4]) + (", ..." if len(diagnosis.ignored) > 4 else "")
+        notes.append(f"unknown metrics, ignored: {listed}")
     if notes:
         yield ""
     for note in notes:
@@ -54,9 +54,9 @@ def roofline_words(position: Roofline, gpu: str | None) -> str:
     rate, compute = position.attained_flops, position.compute_roof
     if rate is not None and compute is not None and position.compute_fraction is not None:
         share = position.compute_fraction
-        shown = f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+        share_text = f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
         parts.append(
-            f"{si(rate)}FLOP/s of {si(compute.value)}FLOP/s ({shown}, {compute.name}, "
+            f"{si(rate)}FLOP/s of {si(compute.value)}FLOP/s ({share_text}, {compute.name}, "
             f"{compute.source})"
         )
     if position.intensity is not None:
@@ -82,11 +82,11 @@ def _finding(
         yield strong(line)
     for evidence in finding.evidence:
         value = f"{evidence.label}: {quantity(evidence.value, evidence.unit)}"
-        told = f"{value}, {evidence.meaning}" if evidence.meaning else value
-        yield from wrapped(f"- {told} ({evidence.metric})", " " * 3, " " * 5, width)
+        text = f"{value}, {evidence.meaning}" if evidence.meaning else value
+        yield from wrapped(f"- {text} ({evidence.metric})", " " * 3, " " * 5, width)
 
 
-def _techniques(finding: Finding, width: int, shown: set[str]) -> Iterator[str]:
+def _techniques(finding: Finding, width: int, shown_slugs: set[str]) -> Iterator[str]:
     if not finding.techniques:
         yield from wrapped(
             "The knowledge base has no entry that answers it yet.", " " * 3, " " * 3, width
@@ -94,7 +94,7 @@ def _techniques(finding: Finding, width: int, shown: set[str]) -> Iterator[str]:
         return
     yield "   What may help:"
     for technique in finding.techniques:
-        if technique.slug in shown:
+        if technique.slug in shown_slugs:
             yield from wrapped(f"* {technique.title}: see above", " " * 3, " " * 5, width)
         else:
             yield from _advice(technique, width)

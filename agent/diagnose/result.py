@@ -165,5 +165,5 @@ class Diagnosis(Model):
     @property
     def empty(self) -> bool:
         """Whether it says nothing of the kernel, as where nothing was measured."""
-        known = self.bottleneck is not None or self.roofline.floor_fraction is not None
-        return not (known or self.findings)
+        is_placed = self.bottleneck is not None or self.roofline.floor_fraction is not None
+        return not (is_placed or self.findings)

@@ -25,7 +25,7 @@ NO_FLOOR = 1.05
 _ONE_SIDED = 0.95
 # Points of a percentage by which two ways to measure it may differ: a data sheet rounds, and ncu
 # counts in several passes.
-_AGREES = 5.0
+_PEAK_TOLERANCE = 5.0
 _TENSOR_RATE = {"float32": "tf32", "float64": "fp64_tensor"}
 
 
@@ -77,9 +77,9 @@ def _flops(facts: Facts) -> float | None:
 
 
 def _bandwidth(facts: Facts, moved: float | None, seconds: float | None) -> float | None:
-    measured = _profiled_bandwidth(facts)
-    if measured is not None:
-        return measured
+    profiled = _profiled_bandwidth(facts)
+    if profiled is not None:
+        return profiled
     if moved is not None and seconds:
         return moved / seconds
     share = facts.get("dram_throughput")
@@ -98,41 +98,41 @@ def _profiled_bandwidth(facts: Facts) -> float | None:
     return measured
 
 
-def _off(facts: Facts, card: GpuSpec) -> float:
+def _peak_mismatch(facts: Facts, card: GpuSpec) -> float:
     """Points between ncu's percentage of DRAM's peak and the card's; 0 where one is unknown.
 
     A card that the user describes is taken at the user's word.
     """
-    bandwidth, share = _profiled_bandwidth(facts), facts.get("dram_throughput")
+    bandwidth, percentage = _profiled_bandwidth(facts), facts.get("dram_throughput")
     if card.name not in all_specs():
         return 0.0
-    return abs(100 * bandwidth / card.memory_bps - share) if bandwidth and share else 0.0
+    return abs(100 * bandwidth / card.memory_bps - percentage) if bandwidth and percentage else 0.0
 
 
 def _card(facts: Facts) -> GpuSpec | None:
     """The card whose figures apply: of a family, the one that ncu's percentage agrees with."""
-    named = facts.spec
-    if named is None or _off(facts, named) <= _AGREES:
-        return named
-    family = (card for card in all_specs().values() if card.family == named.family)
-    best = min((named, *family), key=lambda card: _off(facts, card))
+    spec = facts.spec
+    if spec is None or _peak_mismatch(facts, spec) <= _PEAK_TOLERANCE:
+        return spec
+    family = (card for card in all_specs().values() if card.family == spec.family)
+    best = min((spec, *family), key=lambda card: _peak_mismatch(facts, card))
     # As near in its peak, which 5 points of a small percentage would not show.
-    near = _AGREES / 100 * (facts.get("dram_throughput") or 0.0)
-    return best if _off(facts, best) <= near else named
+    near = _PEAK_TOLERANCE / 100 * (facts.get("dram_throughput") or 0.0)
+    return best if _peak_mismatch(facts, best) <= near else spec
 
 
 def _memory_roof(facts: Facts, card: GpuSpec | None) -> Roof | None:
     if facts.ceilings is not None:
-        read, written = facts.get("dram_bytes_read"), facts.get("dram_bytes_write")
-        total = (read or 0.0) + (written or 0.0)
-        if read is not None and written is not None and total:
-            if read / total >= _ONE_SIDED:
+        read_bytes, written_bytes = facts.get("dram_bytes_read"), facts.get("dram_bytes_write")
+        total = (read_bytes or 0.0) + (written_bytes or 0.0)
+        if read_bytes is not None and written_bytes is not None and total:
+            if read_bytes / total >= _ONE_SIDED:
                 return Roof(name="DRAM read", value=facts.ceilings.read_bps, source="measured")
-            if written / total >= _ONE_SIDED:
+            if written_bytes / total >= _ONE_SIDED:
                 return Roof(name="DRAM write", value=facts.ceilings.write_bps, source="measured")
         return Roof(name="DRAM copy", value=facts.ceilings.copy_bps, source="measured")
     # Another card, or another memory clock: ncu's percentage stands alone.
-    if card is None or _off(facts, card) > _AGREES:
+    if card is None or _peak_mismatch(facts, card) > _PEAK_TOLERANCE:
         return None
     name = "DRAM" if card is facts.spec else f"DRAM of {card.name}"
     return Roof(name=name, value=card.memory_bps, source="data sheet")
@@ -143,19 +143,19 @@ def _compute_roof(facts: Facts, card: GpuSpec | None) -> Roof | None:
     rate = _rate(facts)
     if rate is None:
         return None
-    measured = facts.ceilings.matmul_flops if facts.ceilings is not None else {}
-    if facts.has_matrix_product and facts.dtype in measured:
+    measured_flops = facts.ceilings.matmul_flops if facts.ceilings is not None else {}
+    if facts.has_matrix_product and facts.dtype in measured_flops:
         name = f"{facts.dtype} matrix product"
-        return Roof(name=name, value=measured[facts.dtype], source="measured")
+        return Roof(name=name, value=measured_flops[facts.dtype], source="measured")
     peak = card.dense_flops(rate) if card is not None else None
     return Roof(name=rate, value=peak, source="data sheet") if peak else None
 
 
 def _rate(facts: Facts) -> str | None:
-    used = {rate: facts.get(alias) or 0.0 for alias, rate in TENSOR_OPS.items()}
-    most = max(used, key=lambda rate: used[rate])
-    if used[most] > 0:
-        return most
+    utilization = {rate: facts.get(alias) or 0.0 for alias, rate in TENSOR_OPS.items()}
+    busiest = max(utilization, key=lambda rate: utilization[rate])
+    if utilization[busiest] > 0:
+        return busiest
     if facts.has_matrix_product:
         if facts.dtype is None:
             return None

@@ -21,13 +21,13 @@ class Case:
         """See `Facts.get`."""
         return self.facts.get(alias)
 
-    def said(self, alias: str, meaning: str) -> Evidence:
+    def cite(self, alias: str, meaning: str) -> Evidence:
         """See `Facts.evidence`."""
         return self.facts.evidence(alias, meaning)
 
     def also(self, alias: str, meaning: str) -> tuple[Evidence, ...]:
         """Evidence that supports a finding where it was measured, and is left out otherwise."""
-        return () if self.get(alias) is None else (self.said(alias, meaning),)
+        return () if self.get(alias) is None else (self.cite(alias, meaning),)
 
 
 class Draft(NamedTuple):

@@ -26,7 +26,7 @@ def _spills_much(case: Case) -> bool:
     return draft is not None and draft.severity >= _GRAVE
 
 
-def _wasted(case: Case) -> bool:
+def _avoidable(case: Case) -> bool:
     """Whether another rule says which of the accesses need not be."""
     return uncoalesced(case) is not None or _spills_much(case)
 
@@ -38,12 +38,12 @@ def _conflicts_much(case: Case) -> bool:
 
 def _l2(case: Case) -> Draft | None:
     busy = case.get("l2_throughput")
-    if busy is None or busy < SATURATED or case.position.at_memory_roof or _wasted(case):
+    if busy is None or busy < SATURATED or case.position.at_memory_roof or _avoidable(case):
         return None
     if _atomics(case) is not None:
         return None
     evidence = (
-        case.said("l2_throughput", "near the peak of the L2 cache"),
+        case.cite("l2_throughput", "near the peak of the L2 cache"),
         *case.also("l2_hit_rate", "served by L2 itself"),
         *case.also("l1_hit_rate", "caught before L2"),
         *case.also("dram_throughput", "DRAM has headroom: the data is in L2"),
@@ -57,14 +57,14 @@ def _l2(case: Case) -> Draft | None:
 
 def _l1(case: Case) -> Draft | None:
     busy = case.get("l1_throughput")
-    if busy is None or busy < SATURATED or case.position.at_memory_roof or _wasted(case):
+    if busy is None or busy < SATURATED or case.position.at_memory_roof or _avoidable(case):
         return None
     if _conflicts_much(case):
         return None
     if _load_store_pipe(case) is not None:
         return None  # the number of instructions is what fills it
     evidence = (
-        case.said("l1_throughput", "near the peak of L1, texture and shared memory together"),
+        case.cite("l1_throughput", "near the peak of L1, texture and shared memory together"),
         *case.also("lsu_pipe", "instructions that go there"),
         *case.also("l1_hit_rate", "of the requested sectors"),
         *case.also("stall_mio_throttle", "warps queue for shared memory"),
@@ -87,7 +87,7 @@ def _load_store_pipe(case: Case) -> Draft | None:
     if _spills_much(case):
         return None
     evidence = (
-        case.said("lsu_pipe", "load and store instructions fill their pipe"),
+        case.cite("lsu_pipe", "load and store instructions fill their pipe"),
         *case.also("sectors_per_load_request", "a warp of 128-bit loads takes 16"),
         *case.also("stall_lg_throttle", "warps queue to issue loads and stores"),
         *case.also("stall_mio_throttle", "warps queue for shared memory"),
@@ -103,12 +103,12 @@ def _load_store_pipe(case: Case) -> Draft | None:
 
 def _memory_ceiling(case: Case) -> Draft | None:
     unit = case.decision.unit
-    if unit is None or unit.alias != "memory_throughput" or _wasted(case):
+    if unit is None or unit.alias != "memory_throughput" or _avoidable(case):
         return None
     if _conflicts_much(case):
         return None
     evidence = (
-        case.said("memory_throughput", "the busiest of its levels; which one was not measured"),
+        case.cite("memory_throughput", "the busiest of its levels; which one was not measured"),
         *case.also("dram_throughput", "of DRAM's bandwidth"),
         *case.also("l2_throughput", "of what L2 can do"),
     )
@@ -126,19 +126,19 @@ def _atomics(case: Case) -> Draft | None:
     counts = [case.get(f"global_{kind}_requests") for kind in ("red", "atom")]
     atomics = sum(value for value in counts if value is not None)
     if all(value is None for value in counts):
-        told = _queue_alone(case, stall)
+        contended = _only_queue_stalls(case, stall)
     else:
         plain = (case.get(f"global_{kind}_requests") or 0.0 for kind in ("load", "store"))
         many = atomics > 0 and atomics >= _MANY_ATOMICS * (atomics + sum(plain))
-        told = many and atomics >= _ATOMIC_REQUESTS and (stall is None or stall >= _QUEUED)
-    if not told:
+        contended = many and atomics >= _ATOMIC_REQUESTS and (stall is None or stall >= _QUEUED)
+    if not contended:
         return None
     evidence = (
-        *(each for kind in ("red", "atom") for each in _counted(case, kind)),
+        *(item for kind in ("red", "atom") for item in _atomic_requests(case, kind)),
         *case.also("stall_lg_throttle", "warps queue to issue global accesses"),
         *case.also("l2_throughput", "of L2's peak: it executes atomics one after another"),
-        case.said("issue_slots_busy", "schedulers seldom have a ready warp"),
-        case.said("dram_throughput", "DRAM waits as well"),
+        case.cite("issue_slots_busy", "schedulers seldom have a ready warp"),
+        case.cite("dram_throughput", "DRAM waits as well"),
     )
     cause = (
         "Global atomics or reductions wait for each other at the same addresses: sum in "
@@ -151,14 +151,14 @@ def _atomics(case: Case) -> Draft | None:
     return Draft(cause, Bottleneck.LATENCY, clamp(severity), evidence)
 
 
-def _queue_alone(case: Case, stall: float | None) -> bool:
+def _only_queue_stalls(case: Case, stall: float | None) -> bool:
     """Whether the queue is the stall, and neither a full unit nor scattered accesses fill it."""
     if stall is None or stall < _MOSTLY_QUEUED:
         return False
-    return ceiling_of_active(case.facts) is None and not _wasted(case)
+    return ceiling_of_active(case.facts) is None and not _avoidable(case)
 
 
-def _counted(case: Case, kind: str) -> tuple[Evidence, ...]:
+def _atomic_requests(case: Case, kind: str) -> tuple[Evidence, ...]:
     alias = f"global_{kind}_requests"
     return case.also(alias, "warp instructions that L2 executes") if case.get(alias) else ()
 

@@ -23,10 +23,10 @@ def _idle_tensor_pipe(case: Case) -> Draft | None:
     if tensor is not None:
         if tensor >= _TENSOR_IDLE:
             return None
-        evidence.append(case.said("tensor_utilization", "the matrix units are almost idle"))
+        evidence.append(case.cite("tensor_utilization", "the matrix units are almost idle"))
     elif static is not None and static.instructions:  # none of a compiler's log
-        used = sum(static.mix.get(name, 0) for name in ("mma", "wgmma", "tcgen05"))
-        if used:
+        matrix_count = sum(static.mix.get(name, 0) for name in ("mma", "wgmma", "tcgen05"))
+        if matrix_count:
             return None
         meaning = "the machine code has no matrix instruction"
         evidence.append(fact("static.tensor_instructions", "Matrix instructions", 0.0, "", meaning))
@@ -50,7 +50,7 @@ def _tensor_roof(case: Case) -> Draft | None:
     if tensor is None or tensor < _TENSOR_FULL:
         return None
     evidence = (
-        case.said("tensor_utilization", "near the pipe's peak"),
+        case.cite("tensor_utilization", "near the pipe's peak"),
         *case.also("dram_throughput", "memory keeps up"),
     )
     cause = "The tensor pipe is near its peak: only a lower precision or less work is faster."
@@ -60,10 +60,10 @@ def _tensor_roof(case: Case) -> Draft | None:
 def _scalar_fp4(case: Case) -> Draft | None:
     """FP4 values packed or unpacked by compares and selects instead of one instruction for two."""
     static, source = case.facts.static, case.facts.source
-    speaks = (source is not None and source.fp4) or any(
+    mentions_fp4 = (source is not None and source.fp4) or any(
         word in case.facts.words.lower() for word in ("fp4", "e2m1")
     )
-    if static is None or not static.instructions or not speaks:
+    if static is None or not static.instructions or not mentions_fp4:
         return None
     if static.mix.get("convert_fp4", 0):
         return None
@@ -102,7 +102,7 @@ def _divergence(case: Case) -> Draft | None:
     if lanes is not None and lanes >= FEW_LANES:
         return None  # branches diverge, but little runs under them
     evidence = (
-        case.said("branch_uniformity", "of branches send all lanes of a warp the same way"),
+        case.cite("branch_uniformity", "of branches send all lanes of a warp the same way"),
         *case.also("threads_per_inst", "of 32 lanes are active in an instruction"),
         *case.also("stall_branch_resolving", "warps wait for branches"),
     )

@@ -24,8 +24,8 @@ def _filled(case: Case) -> float | None:
 
 
 def _small_grid(case: Case) -> Draft | None:
-    waves, filled, spec = case.get("waves_per_sm"), _filled(case), case.facts.spec
-    if filled is None and (waves is None or waves >= 1.0):
+    waves, filled_share, spec = case.get("waves_per_sm"), _filled(case), case.facts.spec
+    if filled_share is None and (waves is None or waves >= 1.0):
         return None
     evidence = (
         *case.also("waves_per_sm", "below 1: all blocks run at once and still leave slots empty"),
@@ -35,7 +35,7 @@ def _small_grid(case: Case) -> Draft | None:
         *case.also("dram_throughput", "all that so few blocks request from DRAM"),
         *case.also("sm_throughput", "of the compute rate"),
     )
-    part = min(filled or 1.0, waves if waves is not None else 1.0)
+    part = min(filled_share or 1.0, waves if waves is not None else 1.0)
     rates = [case.get(alias) for alias in ("dram_throughput", "sm_throughput")]
     busy = max((rate / 100 for rate in rates if rate is not None), default=0.5)
     cause = "The grid is too small for the GPU: SMs and warp slots have nothing to run."
@@ -71,7 +71,7 @@ def _partial_wave(case: Case) -> Draft | None:
     meaning = f"the last wave fills {waves - math.floor(waves):.0%} of the GPU; it takes as long"
     evidence = (
         *(case.also("sm_active_share", "of the time an SM has work") if idle else ()),
-        case.said("waves_per_sm", meaning),
+        case.cite("waves_per_sm", meaning),
         *case.also("grid_size", "blocks in all"),
     )
     cause = f"The last wave of blocks is mostly empty: {efficiency:.0%} of the slots do work."
@@ -84,16 +84,16 @@ def _idle_sms(case: Case) -> Draft | None:
         return None
     share, waves = case.get("sm_active_share") or 0.0, case.get("waves_per_sm")
     evidence = (
-        case.said("sm_active_share", "of the time an SM has work; the rest is lost"),
+        case.cite("sm_active_share", "of the time an SM has work; the rest is lost"),
         *case.also("waves_per_sm", "so many that a partial last wave does not explain it"),
         *case.also("grid_size", "blocks in all"),
     )
-    which = (
+    reason = (
         "a few blocks run long after the others have ended (a long row, a straggler)"
         if waves is not None and waves >= 1.0
         else "blocks take unequal times, or the last wave is nearly empty"
     )
-    cause = f"SMs have no work for {1 - share / 100:.0%} of the time: {which}."
+    cause = f"SMs have no work for {1 - share / 100:.0%} of the time: {reason}."
     return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(1 - share / 100), evidence)
 
 

@@ -21,18 +21,18 @@ def _long_scoreboard(case: Case) -> Draft | None:
         return None
     if busy is not None and busy >= _DRAM_BUSY:
         return None
-    evidence = [case.said("stall_long_scoreboard", "of the warps wait for a load at any time")]
+    evidence = [case.cite("stall_long_scoreboard", "of the warps wait for a load at any time")]
     evidence += case.also("dram_throughput", "DRAM could serve more requests")
     if occupancy is not None and occupancy < _LOW_OCCUPANCY:
-        evidence.append(case.said("achieved_occupancy", "too few other warps to switch to"))
+        evidence.append(case.cite("achieved_occupancy", "too few other warps to switch to"))
         cause = "Warps wait for global loads, and too few others are resident to cover the wait."
     elif occupancy is not None:
-        evidence.append(case.said("achieved_occupancy", "warps are there, and wait as well"))
+        evidence.append(case.cite("achieved_occupancy", "warps are there, and wait as well"))
         cause = "Warps wait for global loads: each has too few bytes in flight."
     else:
         cause = "Warps wait for global loads, and bandwidth is left."
-    left = 1.0 if busy is None else 1 - busy / 100
-    return Draft(cause, Bottleneck.LATENCY, clamp(stall / 100 * left + 0.1), tuple(evidence))
+    headroom = 1.0 if busy is None else 1 - busy / 100
+    return Draft(cause, Bottleneck.LATENCY, clamp(stall / 100 * headroom + 0.1), tuple(evidence))
 
 
 def _barriers(case: Case) -> Draft | None:
@@ -40,11 +40,11 @@ def _barriers(case: Case) -> Draft | None:
     if stall is None or stall < _BARRIER_STALL:
         return None
     static = case.facts.static
-    evidence = [case.said("stall_barrier", "of the warps wait at a block barrier")]
+    evidence = [case.cite("stall_barrier", "of the warps wait at a block barrier")]
     evidence += case.also("block_size", "warps that have to meet")
     count = static.mix.get("barrier") if static is not None else None
-    places = f" ({count} in the code)" if count else ""
-    cause = f"Warps wait for each other at barriers{places}."
+    where = f" ({count} in the code)" if count else ""
+    cause = f"Warps wait for each other at barriers{where}."
     return Draft(cause, Bottleneck.LATENCY, clamp(stall / 100 + 0.1), tuple(evidence))
 
 
@@ -54,12 +54,12 @@ def _short_scoreboard(case: Case) -> Draft | None:
         return None
     special = case.get("xu_pipe")
     evidence = (
-        case.said("stall_short_scoreboard", "wait for shared memory or a special function"),
+        case.cite("stall_short_scoreboard", "wait for shared memory or a special function"),
         *case.also("stall_mio_throttle", "the queue to them is full"),
         *case.also("xu_pipe", "special functions (exp, rsqrt, conversions)"),
     )
-    which = "special functions" if special is not None and special >= 30.0 else "shared memory"
-    cause = f"Warps wait for {which}."
+    target = "special functions" if special is not None and special >= 30.0 else "shared memory"
+    cause = f"Warps wait for {target}."
     return Draft(cause, Bottleneck.LATENCY, clamp(stall / 100), evidence)
 
 
@@ -70,7 +70,7 @@ def _short_kernel(case: Case) -> Draft | None:
     cause = (
         "The kernel ends after a few microseconds: launch and ramp-up are a large part of its time."
     )
-    evidence = (case.said("duration", "a kernel that does nothing takes about two microseconds"),)
+    evidence = (case.cite("duration", "a kernel that does nothing takes about two microseconds"),)
     return Draft(cause, Bottleneck.LATENCY, clamp(launch_part(case.facts)), evidence)
 
 

@@ -50,8 +50,8 @@ def _memory_roof(case: Case) -> Draft | None:
     if dram_full(case.facts):
         evidence += case.also("dram_throughput", "a plain copy reaches little more")
     if position.memory_fraction is not None and position.memory_roof is not None:
-        measured = position.memory_roof.source == "measured"
-        roof = "the bandwidth measured on this GPU" if measured else "the data sheet's bandwidth"
+        is_measured = position.memory_roof.source == "measured"
+        roof = "the bandwidth measured on this GPU" if is_measured else "the data sheet's bandwidth"
         label = f"Attained of the {position.memory_roof.name} roof"
         value = percent(position.memory_fraction)
         evidence.append(fact("roofline.memory_fraction", label, value, "%", f"of {roof}"))
@@ -81,7 +81,7 @@ def _room_for_fusion(case: Case) -> Draft | None:
     if spills_explain_traffic(case):
         return None  # more work needs more registers, which there are none of
     evidence = (
-        case.said("sm_throughput", "compute has room while DRAM has none"),
+        case.cite("sm_throughput", "compute has room while DRAM has none"),
         *case.also("issue_slots_busy", "schedulers have free slots"),
     )
     cause = "Arithmetic waits for bytes: work of a neighbouring operator would run here for free."
@@ -95,12 +95,12 @@ def _repeated_traffic(case: Case) -> Draft | None:
     if case.position.traffic_ratio is not None:
         meaning = "DRAM bytes over the bytes that any kernel must move: the rest is moved again"
         name, label = "roofline.traffic_ratio", "Bytes moved over needed"
-        measured = fact(name, label, round(ratio, 2), "x", meaning)
+        excess_evidence = fact(name, label, round(ratio, 2), "x", meaning)
     else:
         meaning = "of the time is what the bytes need, while DRAM is busy throughout"
-        measured = floor_evidence(case.position, meaning)
+        excess_evidence = floor_evidence(case.position, meaning)
     evidence = (
-        measured,
+        excess_evidence,
         *case.also("dram_throughput", "what the repeated bytes cost"),
         *case.also("l2_hit_rate", "how much L2 served"),
     )
@@ -126,19 +126,19 @@ def _tile_rereads(case: Case) -> Draft | None:
     if hits is None or busy is None:
         return None
     evidence = (
-        case.said("l2_hit_rate", "operand tiles leave L2 before another block needs them"),
-        case.said("dram_throughput", "the misses take most of DRAM's bandwidth"),
+        case.cite("l2_hit_rate", "operand tiles leave L2 before another block needs them"),
+        case.cite("dram_throughput", "the misses take most of DRAM's bandwidth"),
         *case.also("waves_per_sm", "several waves: the order of blocks decides which tiles live"),
     )
     cause = "Operand tiles are read again from DRAM because blocks reuse them too late for L2."
     return Draft(cause, Bottleneck.MEMORY, clamp(busy / 100 * (1 - hits / 100) + 0.2), evidence)
 
 
-def _says_nothing_of_its_work(case: Case) -> bool:
+def _work_is_unknown(case: Case) -> bool:
     """Whether a matrix product can be neither seen nor excluded."""
     facts = case.facts
-    known = (case.get("tensor_utilization"), facts.floor, facts.source, facts.static)
-    return all(each is None for each in known)
+    clues = (case.get("tensor_utilization"), facts.floor, facts.source, facts.static)
+    return all(clue is None for clue in clues)
 
 
 def _is_stream(case: Case, hits: float) -> bool:
@@ -146,26 +146,26 @@ def _is_stream(case: Case, hits: float) -> bool:
 
     Where bytes were not measured, as many writes as reads are supposed: a copy.
     """
-    read, written = case.get("dram_bytes_read"), case.get("dram_bytes_write")
-    if read is None or written is None or not read + written:
-        read = written = 1.0
-    part = written / (read + written)
-    if hits < 100 * part - _MIX_TOLERANCE:
+    read_bytes, written_bytes = case.get("dram_bytes_read"), case.get("dram_bytes_write")
+    if read_bytes is None or written_bytes is None or not read_bytes + written_bytes:
+        read_bytes = written_bytes = 1.0
+    write_share = written_bytes / (read_bytes + written_bytes)
+    if hits < 100 * write_share - _MIX_TOLERANCE:
         return False
     # Reads that hit, per byte that DRAM moves, where written bytes hit as well.
-    found = max((hits / 100 - part) / (1 - hits / 100), 0.0)
-    return found / (found + 1 - part) < _SHARED_READS if part < 1 else True
+    read_hits = max((hits / 100 - write_share) / (1 - hits / 100), 0.0)
+    return read_hits / (read_hits + 1 - write_share) < _SHARED_READS if write_share < 1 else True
 
 
 def _possible_rereads(case: Case) -> Draft | None:
     """The same misses where nothing tells what is computed: it depends on that."""
     hits = case.get("l2_hit_rate")
-    if hits is None or not _misses_l2(case) or not _says_nothing_of_its_work(case):
+    if hits is None or not _misses_l2(case) or not _work_is_unknown(case):
         return None
     if case.facts.has_matrix_product or _is_stream(case, hits):
         return None
     meaning = "data that blocks share, if any, leaves L2 before its next use"
-    evidence = [case.said("l2_hit_rate", meaning)]
+    evidence = [case.cite("l2_hit_rate", meaning)]
     if not case.position.at_memory_roof:
         evidence += case.also("dram_throughput", "the misses take most of DRAM's bandwidth")
     cause = (
@@ -186,10 +186,10 @@ def _matters(case: Case, what: str) -> bool:
     sectors = {}
     for kind in ("load", "store"):
         requests = case.get(f"global_{kind}_requests")
-        each = case.get(f"sectors_per_{kind}_request")
-        if requests is None or (requests and each is None):
+        per_request = case.get(f"sectors_per_{kind}_request")
+        if requests is None or (requests and per_request is None):
             return True
-        sectors[kind] = requests * (each or 0.0)
+        sectors[kind] = requests * (per_request or 0.0)
     total = sum(sectors.values())
     return not total or sectors[what] / total >= _MATTERING_SHARE
 
@@ -198,20 +198,20 @@ def uncoalesced(case: Case) -> Draft | None:
     """Global accesses that touch more sectors than their bytes need."""
     evidence: list[Evidence] = []
     waste = 0.0
-    mattering = [what for what in ("load", "store") if _matters(case, what)]
-    for what in mattering:
+    relevant = [what for what in ("load", "store") if _matters(case, what)]
+    for what in relevant:
         alias = f"global_{what}_efficiency"
-        used = case.get(alias)
-        if used is not None and used < _WASTED_SECTORS:
+        efficiency = case.get(alias)
+        if efficiency is not None and efficiency < _WASTED_SECTORS:
             meaning = f"of each 32-byte sector is used by {what}s; the rest is wasted"
-            evidence.append(case.said(alias, meaning))
-            waste = max(waste, 1 - used / 100)
-    for what in mattering:
+            evidence.append(case.cite(alias, meaning))
+            waste = max(waste, 1 - efficiency / 100)
+    for what in relevant:
         alias = f"sectors_per_{what}_request"
         sectors = case.get(alias)
         if sectors is not None and sectors > _MANY_SECTORS:
             meaning = "16 serve a warp of 128-bit accesses, 32 are one for every lane"
-            evidence.append(case.said(alias, meaning))
+            evidence.append(case.cite(alias, meaning))
             waste = max(waste, 1 - 4 / sectors)
     busy = case.get("memory_throughput")
     if not evidence or (busy is not None and busy < _MEMORY_IDLE):
@@ -225,21 +225,21 @@ def _narrow_loads(case: Case) -> Draft | None:
     if _uses_tensor_pipe(case):
         return None  # wide asynchronous copies feed a tensor pipe
     evidence = list(_narrow_static(case))
-    sectors, used = case.get("sectors_per_load_request"), case.get("global_load_efficiency")
-    coalesced = used is None or used >= 80.0
+    sectors, efficiency = case.get("sectors_per_load_request"), case.get("global_load_efficiency")
+    coalesced = efficiency is None or efficiency >= 80.0
     if sectors is not None and sectors <= _FEW_SECTORS and coalesced:
         meaning = "a warp of 128-bit loads takes 16; 4 are 32-bit loads, 2 are 16-bit loads"
-        evidence.append(case.said("sectors_per_load_request", meaning))
+        evidence.append(case.cite("sectors_per_load_request", meaning))
     if not evidence:
         return None
     evidence += case.also("stall_lg_throttle", "warps queue to issue loads")
     busy = case.get("dram_throughput")
     evidence += case.also("dram_throughput", "bandwidth that more bytes in flight could use")
-    left = 0.4 if busy is None else 0.7 * (1 - busy / 100)
+    severity = 0.4 if busy is None else 0.7 * (1 - busy / 100)
     cause = (
         "Loads are narrow (32 bits per thread or less): few bytes are in flight per instruction."
     )
-    return Draft(cause, Bottleneck.MEMORY, clamp(left), tuple(evidence))
+    return Draft(cause, Bottleneck.MEMORY, clamp(severity), tuple(evidence))
 
 
 def _narrow_static(case: Case) -> tuple[Evidence, ...]:
@@ -266,16 +266,16 @@ def _rereads(case: Case) -> Draft | None:
     l1, l2 = case.get("l1_hit_rate"), case.get("l2_read_hit_rate")
     measured: list[Evidence] = []
     if l1 is not None and l1 > _L1_REREAD:
-        measured.append(case.said("l1_hit_rate", "a block finds its own earlier reads in L1"))
+        measured.append(case.cite("l1_hit_rate", "a block finds its own earlier reads in L1"))
     if l2 is not None and l2 > _L2_REREAD:
-        measured.append(case.said("l2_read_hit_rate", "later passes find the input in L2"))
+        measured.append(case.cite("l2_read_hit_rate", "later passes find the input in L2"))
     # Hits alone may be neighbours that share lines; strided loads make just such hits.
-    used = case.get("global_load_efficiency")
-    if not evidence and (not measured or used is None or used < 80.0):
+    efficiency = case.get("global_load_efficiency")
+    if not evidence and (not measured or efficiency is None or efficiency < 80.0):
         return None
     cause = "Values are read again from memory although the same block has read them before."
-    known = [value / 150 for value in (l1, l2) if value is not None]
-    weight = max(0.25, *known, 0.0) + (0.15 if evidence and measured else 0.0)
+    hit_shares = [value / 150 for value in (l1, l2) if value is not None]
+    weight = max(0.25, *hit_shares, 0.0) + (0.15 if evidence and measured else 0.0)
     if not evidence and (l1 is None or l1 <= _L1_REREAD):
         weight = 0.3  # hits in L2 alone may be other blocks that want the same
     return Draft(cause, Bottleneck.MEMORY, clamp(weight), (*evidence, *measured))
@@ -303,7 +303,7 @@ def bank_conflicts(case: Case) -> Draft | None:
     if not grave or (stalls and max(stalls) < _SHARED_STALL):
         return None
     evidence = (
-        case.said("shared_bank_conflicts", f"{share:.0%} of the shared-memory cycles or more"),
+        case.cite("shared_bank_conflicts", f"{share:.0%} of the shared-memory cycles or more"),
         *case.also("shared_wavefronts", "cycles of shared memory in all"),
         *case.also("stall_short_scoreboard", "warps wait for shared memory"),
         *case.also("stall_mio_throttle", "warps queue for shared memory"),

@@ -66,7 +66,7 @@ def _issue_bound(case: Case) -> Draft | None:
     if few_lanes(case):
         return None  # full lanes would need a part of the instructions
     evidence = (
-        case.said("issue_slots_busy", "schedulers issue nearly every cycle"),
+        case.cite("issue_slots_busy", "schedulers issue nearly every cycle"),
         *case.also("dram_throughput", "while memory has headroom"),
         *case.also("stall_not_selected", "ready warps that have to wait for a slot"),
     )
@@ -74,18 +74,18 @@ def _issue_bound(case: Case) -> Draft | None:
     return Draft(cause, Bottleneck.COMPUTE, clamp(busy / 100 - 0.15), evidence)
 
 
-def _full(pipe: _Pipe) -> Callable[[Case], Draft | None]:
+def _check_of(pipe: _Pipe) -> Callable[[Case], Draft | None]:
     def check(case: Case) -> Draft | None:
         busy, lanes = case.get(pipe.alias), case.get("threads_per_inst")
         if busy is None or busy < _PIPE_FULL:
             return None
         evidence = (
-            case.said(pipe.alias, "one kind of arithmetic fills its pipe"),
+            case.cite(pipe.alias, "one kind of arithmetic fills its pipe"),
             *case.also("stall_math_pipe_throttle", "warps queue for a math pipe"),
             *case.also("sm_throughput", "the busiest pipe of the SM"),
         )
-        used = 1.0 if lanes is None or not few_lanes(case) else lanes / _LANES
-        return Draft(pipe.cause, Bottleneck.COMPUTE, clamp((busy / 100 - 0.1) * used), evidence)
+        active = 1.0 if lanes is None or not few_lanes(case) else lanes / _LANES
+        return Draft(pipe.cause, Bottleneck.COMPUTE, clamp((busy / 100 - 0.1) * active), evidence)
 
     return check
 
@@ -98,7 +98,7 @@ def _math_stall(case: Case) -> Draft | None:
     if any((case.get(pipe.alias) or 0.0) >= _PIPE_FULL for pipe in _PIPES):
         return None
     evidence = (
-        case.said("stall_math_pipe_throttle", "warps queue for a math pipe"),
+        case.cite("stall_math_pipe_throttle", "warps queue for a math pipe"),
         *case.also("sm_throughput", "the busiest pipe of the SM"),
     )
     cause = "One arithmetic pipe is full while others idle."
@@ -111,7 +111,7 @@ def _sm_ceiling(case: Case) -> Draft | None:
         return None
     value = case.get("sm_throughput") or 0.0
     evidence = (
-        case.said("sm_throughput", "the busiest of its pipes; which one was not measured"),
+        case.cite("sm_throughput", "the busiest of its pipes; which one was not measured"),
         *case.also("dram_throughput", "memory keeps up"),
     )
     cause = (
@@ -129,7 +129,7 @@ RULES = (
         _issue_bound, ("issue_slots_busy",),
     ),
     *(
-        Rule(pipe.rule, "issue", pipe.techniques, _full(pipe), (pipe.alias,)) for pipe in _PIPES
+        Rule(pipe.rule, "issue", pipe.techniques, _check_of(pipe), (pipe.alias,)) for pipe in _PIPES
     ),
     Rule(
         "math-pipe", "issue", ("fast-math", "mixed-precision-math", "tensor-cores"),

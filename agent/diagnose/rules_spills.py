@@ -26,12 +26,12 @@ def spill_share(case: Case) -> float | None:
     sectors = _total(case, "local_load_sectors", "local_store_sectors")
     if sectors is None:
         return None
-    reaching = sectors * _SECTOR_BYTES * _missed(case, "l1_hit_rate")
+    reaching = sectors * _SECTOR_BYTES * _miss_share(case, "l1_hit_rate")
     shares = []
     if l2 := case.get("l2_bytes"):
         shares.append(reaching / l2)
     if dram := _dram_bytes(case):
-        shares.append(reaching * _missed(case, "l2_hit_rate") / dram)
+        shares.append(reaching * _miss_share(case, "l2_hit_rate") / dram)
     return min(max(shares), 1.0) if shares else None
 
 
@@ -41,7 +41,7 @@ def spills_explain_traffic(case: Case) -> bool:
     return share is not None and share >= _LARGE_SHARE
 
 
-def _missed(case: Case, alias: str) -> float:
+def _miss_share(case: Case, alias: str) -> float:
     return 1 - (case.get(alias) or 0.0) / 100
 
 
@@ -56,8 +56,8 @@ def _dram_bytes(case: Case) -> float | None:
 
 
 def _total(case: Case, *aliases: str) -> float | None:
-    known = [value for alias in aliases if (value := case.get(alias)) is not None]
-    return sum(known) if known else None
+    values = [value for alias in aliases if (value := case.get(alias)) is not None]
+    return sum(values) if values else None
 
 
 def spills(case: Case) -> Draft | None:
@@ -65,11 +65,11 @@ def spills(case: Case) -> Draft | None:
     evidence: list[Evidence] = []
     severity = 0.0
     executed, share = case.get("inst_executed"), spill_share(case)
-    counted = ("local_load_inst", "local_store_inst")
+    instructions = ("local_load_inst", "local_store_inst")
     sectors = ("local_load_sectors", "local_store_sectors")
-    local, aliases = _total(case, *counted), counted
-    if local is None and (moved := _total(case, *sectors)) is not None:
-        local, aliases = moved / _SECTORS_OF_A_WARP, sectors
+    local, aliases = _total(case, *instructions), instructions
+    if local is None and (count := _total(case, *sectors)) is not None:
+        local, aliases = count / _SECTORS_OF_A_WARP, sectors
     local = local or 0.0
     if local > 0 and executed and local / executed >= _SPILL_SHARE:
         meaning = f"{local / executed:.0%} of all instructions go to local memory"
@@ -79,13 +79,13 @@ def spills(case: Case) -> Draft | None:
         registers = case.get("registers_per_thread")
         severity = 0.7 if registers is not None and registers >= _REGISTER_LIMIT else 0.4
     if severity:
-        evidence += [each for alias in aliases for each in case.also(alias, meaning)]
+        evidence += [item for alias in aliases for item in case.also(alias, meaning)]
     if spills_explain_traffic(case) and share is not None:
         name, label = "roofline.spill_share", "Local memory's part of the traffic"
         meaning = "roughly, of the bytes that DRAM or L2 moves; gone once nothing spills"
         evidence.append(fact(name, label, percent(share), "%", meaning))
         severity = max(severity, share)
-    severity, code = _in_the_code(case, severity, seen=local > 0)
+    severity, code = _static_spills(case, severity, seen=local > 0)
     evidence += code
     if not evidence:
         return None
@@ -94,7 +94,7 @@ def spills(case: Case) -> Draft | None:
     return Draft(cause, Bottleneck.MEMORY, clamp(severity), tuple(evidence))
 
 
-def _in_the_code(case: Case, severity: float, *, seen: bool) -> tuple[float, list[Evidence]]:
+def _static_spills(case: Case, severity: float, *, seen: bool) -> tuple[float, list[Evidence]]:
     static = case.facts.static
     spilled = static.spill_store_bytes + static.spill_load_bytes if static is not None else 0
     counts = [case.get("local_load_inst"), case.get("local_store_inst")]
@@ -102,8 +102,8 @@ def _in_the_code(case: Case, severity: float, *, seen: bool) -> tuple[float, lis
     if not spilled or (not seen and all(value is not None for value in counts)):
         return severity, []
     meaning = "per thread in the code: more values are live than registers are allowed"
-    said = fact("static.spill_bytes", "Spilled to local memory", float(spilled), "byte", meaning)
-    return max(severity, 0.35), [said]
+    spill = fact("static.spill_bytes", "Spilled to local memory", float(spilled), "byte", meaning)
+    return max(severity, 0.35), [spill]
 
 
 RULES = (

@@ -26,15 +26,15 @@ OCCUPANCY_LIMITS = tuple(_LIMITS.values())
 
 def limiters(case: Case) -> tuple[str, ...]:
     """What admits the fewest blocks to an SM, all that tie; empty unless limits were measured."""
-    limits = {what: case.get(alias) for what, alias in _LIMITS.items()}
-    known = {what: value for what, value in limits.items() if value is not None}
+    limits = {resource: case.get(alias) for resource, alias in _LIMITS.items()}
+    counts = {resource: value for resource, value in limits.items() if value is not None}
     # Without these two, the least of the others may not be the least.
-    if not {"registers", "shared memory"} <= set(known):
+    if not {"registers", "shared memory"} <= set(counts):
         return ()
-    return tuple(what for what, value in known.items() if value == min(known.values()))
+    return tuple(resource for resource, value in counts.items() if value == min(counts.values()))
 
 
-def _resources(case: Case) -> tuple[str, ...]:
+def _limiting_resources(case: Case) -> tuple[str, ...]:
     """The resources of a block that limit occupancy.
 
     Empty where slots do: a kernel without shared memory is shown with as many blocks from shared
@@ -44,7 +44,7 @@ def _resources(case: Case) -> tuple[str, ...]:
     return () if {"block slots", "warp slots"} & set(limits) else limits
 
 
-def _reached(case: Case, theoretical: float) -> bool:
+def _limit_reached(case: Case, theoretical: float) -> bool:
     """Whether the limit of occupancy is what holds it down, as far as known: the grid may."""
     achieved = case.get("achieved_occupancy")
     return achieved is None or achieved >= _ACHIEVED_SHARE * theoretical
@@ -59,38 +59,38 @@ def _by_registers(case: Case) -> Draft | None:
         return None  # `limited-occupancy` knows more
     spec = case.facts.spec
     slots = spec.threads_per_sm // _WARP if spec is not None else _WARP_SLOTS
-    held = spec.registers_per_sm if spec is not None else _REGISTERS_PER_SM
+    register_file = spec.registers_per_sm if spec is not None else _REGISTERS_PER_SM
     # Registers are given to a warp in units of 8 a thread.
-    warps = min(slots, held // (max(math.ceil(registers / 8), 1) * 8 * _WARP))
+    warps = min(slots, register_file // (max(math.ceil(registers / 8), 1) * 8 * _WARP))
     most = 100 * warps / slots
     if most >= _LOW_THEORETICAL or not 0.7 * most <= achieved <= 1.1 * most:
         return None
     evidence = (
-        case.said("registers_per_thread", f"leave room for {warps} of {slots} warps on an SM"),
-        case.said("achieved_occupancy", f"actually resident, of {most:.3g} % at most"),
+        case.cite("registers_per_thread", f"leave room for {warps} of {slots} warps on an SM"),
+        case.cite("achieved_occupancy", f"actually resident, of {most:.3g} % at most"),
     )
     cause = "Occupancy is limited by registers: few warps can be resident to hide latency."
     return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(0.6 * (1 - most / 100)), evidence)
 
 
 def _limited_occupancy(case: Case) -> Draft | None:
-    theoretical, limits = case.get("theoretical_occupancy"), _resources(case)
+    theoretical, limits = case.get("theoretical_occupancy"), _limiting_resources(case)
     if theoretical is None or theoretical >= _LOW_THEORETICAL or not limits:
         return None
-    if not _reached(case, theoretical):
+    if not _limit_reached(case, theoretical):
         return None
     tensor = case.get("tensor_utilization")
     if tensor is not None and tensor >= 60.0:
         return None  # large tiles reach the tensor peak with one block per SM, by design
-    both = " and ".join(limits)
-    evidence = [case.said("theoretical_occupancy", f"{both} keep the other warp slots empty")]
+    resources = " and ".join(limits)
+    evidence = [case.cite("theoretical_occupancy", f"{resources} keep the other warp slots empty")]
     for limiter in limits:
         meaning = f"blocks per SM that {limiter} allow: the lowest of all limits"
-        evidence.append(case.said(_LIMITS[limiter], meaning))
+        evidence.append(case.cite(_LIMITS[limiter], meaning))
         detail = "registers_per_thread" if limiter == "registers" else "shared_mem_per_block"
         evidence += case.also(detail, "what one takes")
     evidence += case.also("achieved_occupancy", "actually resident")
-    cause = f"Occupancy is limited by {both}: few warps can be resident to hide latency."
+    cause = f"Occupancy is limited by {resources}: few warps can be resident to hide latency."
     severity = 0.6 * (1 - theoretical / 100)
     return Draft(cause, Bottleneck.UNDERUTILIZED, clamp(severity), tuple(evidence))
 
@@ -104,10 +104,10 @@ def _tiny_blocks(case: Case) -> Draft | None:
         if spec is None:
             return None
         theoretical = 100 * min(1.0, spec.blocks_per_sm * threads / spec.threads_per_sm)
-    if theoretical >= 100.0 or _resources(case) or not _reached(case, theoretical):
+    if theoretical >= 100.0 or _limiting_resources(case) or not _limit_reached(case, theoretical):
         return None
     evidence = (
-        case.said("block_size", "threads: block slots run out before warp slots do"),
+        case.cite("block_size", "threads: block slots run out before warp slots do"),
         *case.also("theoretical_occupancy", "the most that such blocks can fill"),
         *case.also(_LIMITS["block slots"], "blocks per SM at most"),
     )
@@ -120,19 +120,19 @@ def _idle_lanes(case: Case) -> Draft | None:
     """Loops with a bound below the block, guards, tiles smaller than it, inactive lanes."""
     evidence: list[Evidence] = []
     lost = 0.0
-    for each in case.facts.source.idle if case.facts.source is not None else ():
-        threads = case.facts.threads_per_block or each.threads
-        if threads is None or each.busy >= threads:
+    for idle in case.facts.source.idle if case.facts.source is not None else ():
+        threads = case.facts.threads_per_block or idle.threads
+        if threads is None or idle.busy >= threads:
             continue
-        meaning = f"of {threads} threads have an item in '{each.where}'"
+        meaning = f"of {threads} threads have an item in '{idle.where}'"
         metric = "source.busy_threads"
-        evidence.append(fact(metric, "Threads with work", float(each.busy), "threads", meaning))
-        lost = max(lost, 1 - each.busy / threads)
+        evidence.append(fact(metric, "Threads with work", float(idle.busy), "threads", meaning))
+        lost = max(lost, 1 - idle.busy / threads)
     lanes, uniform = case.get("threads_per_inst"), case.get("branch_uniformity")
     if lanes is not None and lanes < FEW_LANES and (uniform is None or uniform >= _UNIFORM):
-        why = ", not for divergence" if uniform is not None else ": others diverge or idle"
-        meaning = f"of 32 lanes are active in an instruction{why}"
-        evidence.append(case.said("threads_per_inst", meaning))
+        reason = ", not for divergence" if uniform is not None else ": others diverge or idle"
+        meaning = f"of 32 lanes are active in an instruction{reason}"
+        evidence.append(case.cite("threads_per_inst", meaning))
         evidence += case.also("branch_uniformity", "branches go one way")
         lost = max(lost, 1 - lanes / _LANES)
     if not evidence:
@@ -152,8 +152,8 @@ def _imbalance(case: Case) -> Draft | None:
     if share >= _ACHIEVED_SHARE:
         return None
     evidence = (
-        case.said("achieved_occupancy", "resident on average"),
-        case.said("theoretical_occupancy", "could be resident"),
+        case.cite("achieved_occupancy", "resident on average"),
+        case.cite("theoretical_occupancy", "could be resident"),
         *case.also("sm_active_share", "of the time an SM has anything to run"),
     )
     cause = "Fewer warps run than fit: blocks end at different times, or are too short to overlap."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kb.index.reader import Generation
 
 # More than a few is a list to choose from, not an answer.
-MOST = 3
+MAX_TECHNIQUES = 3
 # A rule's own list says what answers the cause, the best first. Gates decide among them, and may
 # bring in others that the measurements support.
 _SUGGESTED = 0.5
@@ -32,10 +32,10 @@ _CATEGORY = 0.1
 # A kernel that does it already gains little from reading about it.
 _ALREADY_USED = 0.3
 # Techniques below this speak against themselves.
-_LEAST = 0.15
+_MIN_SCORE = 0.15
 # The corpus's three bottlenecks, for the four of a diagnosis: arithmetic at a limit is a matter of
 # which units do it, and that stands under utilization; a few lie under latency.
-_HOME = {
+_CORPUS_BOTTLENECKS = {
     Bottleneck.MEMORY: {"memory"},
     Bottleneck.COMPUTE: {"utilization", "latency"},
     Bottleneck.LATENCY: {"latency"},
@@ -44,7 +44,7 @@ _HOME = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class Catalog:
     """The techniques there are, with kernels that show them."""
 
     techniques: tuple[Technique, ...]
@@ -73,16 +73,16 @@ class Shelf:
 
 
 @cache
-def shelf_from_corpus(root: Path | None = None) -> Shelf:
+def catalog_from_corpus(root: Path | None = None) -> Catalog:
     """The techniques of a corpus folder, read once; by default of the shipped one."""
     corpus = load_corpus(root) if root else load_shipped_corpus()
-    return Shelf(
-        _ordered(file.entry for file in corpus.techniques),
+    return Catalog(
+        _sorted_entries(file.entry for file in corpus.techniques),
         {file.entry.slug: file.entry for file in corpus.kernels},
     )
 
 
-def shelf_from_index(folder: Path) -> Shelf:
+def catalog_from_index(folder: Path) -> Catalog:
     """The techniques of the current generation of an index.
 
     Raises
@@ -93,52 +93,52 @@ def shelf_from_index(folder: Path) -> Shelf:
     from kb.index.reader import open_generation  # noqa: PLC0415 - loads numpy and the columns
 
     with closing(open_generation(folder)) as generation:
-        return shelf_of(generation)
+        return catalog_of(generation)
 
 
-def shelf_or_corpus(folder: Path) -> Shelf:
+def catalog_or_corpus(folder: Path) -> Catalog:
     """The techniques of an index; those of the shipped corpus if it cannot be read or has none."""
     try:
-        shelf = shelf_from_index(folder)
+        catalog = catalog_from_index(folder)
     except KbError:
-        return shelf_from_corpus()
-    return shelf if shelf.techniques else shelf_from_corpus()
+        return catalog_from_corpus()
+    return catalog if catalog.techniques else catalog_from_corpus()
 
 
-def shelf_of(generation: "Generation") -> Shelf:
+def catalog_of(generation: "Generation") -> Catalog:
     """The techniques of an open index."""
-    return Shelf(
-        _ordered(record.entry for record in generation.techniques.values()),
+    return Catalog(
+        _sorted_entries(record.entry for record in generation.techniques.values()),
         {slug: record.entry for slug, record in generation.kernels.items()},
     )
 
 
-def _ordered(entries: Iterable[Technique]) -> tuple[Technique, ...]:
+def _sorted_entries(entries: Iterable[Technique]) -> tuple[Technique, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.slug))
 
 
 def advise(
-    findings: Sequence[Finding], facts: Facts, shelf: Shelf, language: str | None
+    findings: Sequence[Finding], facts: Facts, catalog: Catalog, language: str | None
 ) -> tuple[Finding, ...]:
     """The findings with their techniques, best first.
 
     A technique stands under one finding, except where the other has no further one.
     """
-    used = _already_used(facts, shelf.techniques, language)
-    fitting = shelf.fitting(language, facts.architecture)
-    given: set[str] = set()
-    answered = []
+    used = _already_used(facts, catalog.techniques, language)
+    usable = catalog.fitting(language, facts.architecture)
+    advised_slugs: set[str] = set()
+    advised = []
     for finding in findings:
         weighed = [
-            _weigh(entry, finding, facts, shelf, language=language, used=used) for entry in fitting
+            _weigh(entry, finding, facts, catalog, language=language, used=used) for entry in usable
         ]
-        advice = [each for each in weighed if each is not None]
-        advice.sort(key=lambda each: (-each.score, each.slug))
-        fresh = [each for each in advice if each.slug not in given]
-        best = tuple((fresh or advice)[:MOST])
-        given |= {each.slug for each in best}
-        answered.append(finding.model_copy(update={"techniques": best}))
-    return tuple(answered)
+        advice = [item for item in weighed if item is not None]
+        advice.sort(key=lambda item: (-item.score, item.slug))
+        new = [item for item in advice if item.slug not in advised_slugs]
+        best = tuple((new or advice)[:MAX_TECHNIQUES])
+        advised_slugs |= {item.slug for item in best}
+        advised.append(finding.model_copy(update={"techniques": best}))
+    return tuple(advised)
 
 
 def _already_used(
@@ -146,8 +146,8 @@ def _already_used(
 ) -> frozenset[str]:
     if facts.source is None:
         return frozenset()
-    found = Detector(list(entries)).techniques(facts.source.text, language or facts.source.language)
-    return frozenset(found)
+    slugs = Detector(list(entries)).techniques(facts.source.text, language or facts.source.language)
+    return frozenset(slugs)
 
 
 def _decisive(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -165,7 +165,7 @@ def _weigh(
     entry: Technique,
     finding: Finding,
     facts: Facts,
-    shelf: Shelf,
+    catalog: Catalog,
     *,
     language: str | None,
     used: frozenset[str],
@@ -181,7 +181,7 @@ def _weigh(
         for gate in entry.when
         if gate.metric in metrics
     )
-    at_home = bool(_HOME[finding.category] & set(entry.bottlenecks))
+    at_home = bool(_CORPUS_BOTTLENECKS[finding.category] & set(entry.bottlenecks))
     if entry.slug not in suggested and not (rule.open and on_evidence and at_home):
         return None
     score = _GATES * verdict.support + (_CATEGORY if at_home else 0.0)
@@ -196,7 +196,7 @@ def _weigh(
     if entry.slug in used:
         score *= _ALREADY_USED
         against.insert(0, "the kernel already uses it")
-    if score < _LEAST:
+    if score < _MIN_SCORE:
         return None
     if device is None and entry.architectures != ("sm_80",):
         reasons.append(f"needs {describe_targets(entry.architectures)}")
@@ -206,5 +206,5 @@ def _weigh(
         score=round(min(score, 1.0), 3),
         reasons=(*verdict.for_it, *reasons),
         against=tuple(against),
-        examples=tuple(shelf.examples(entry, language, device)),
+        examples=tuple(catalog.examples(entry, language, device)),
     )

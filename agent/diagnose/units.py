@@ -91,17 +91,17 @@ def launch_part(facts: Facts) -> float:
 
 def busiest(facts: Facts, side: Bottleneck | None = None) -> Load | None:
     """The unit that is busiest over all cycles, of one side or of both."""
-    return _top([load for load in _loads(facts, _FULL) if side in (None, load.unit.side)])
+    return _max_load([load for load in _loads(facts, _FULL) if side in (None, load.unit.side)])
 
 
 def ceiling(facts: Facts) -> Load | None:
     """The unit at its ceiling over the whole time, if there is one."""
-    return _saturated(_loads(facts, (*_FULL, _ISSUE)))
+    return _saturated_load(_loads(facts, (*_FULL, _ISSUE)))
 
 
 def ceiling_of_active(facts: Facts) -> Load | None:
     """The unit at its ceiling while SMs have work: latency is hidden then."""
-    return _saturated(_loads(facts, (*_FULL, _ISSUE), of_active=True))
+    return _saturated_load(_loads(facts, (*_FULL, _ISSUE), of_active=True))
 
 
 def _loads(facts: Facts, units: tuple[Unit, ...], *, of_active: bool = False) -> list[Load]:
@@ -118,10 +118,10 @@ def _loads(facts: Facts, units: tuple[Unit, ...], *, of_active: bool = False) ->
         if sm is not None and unit.in_pipes and not of_active:
             value = min(value, sm + _SAME)  # the SM is as busy as the busiest of its pipes
         loads.append(Load(unit, value))
-    return [load for load in loads if not _explained(load, loads)]
+    return [load for load in loads if not _is_explained(load, loads)]
 
 
-def _explained(load: Load, loads: list[Load]) -> bool:
+def _is_explained(load: Load, loads: list[Load]) -> bool:
     """Whether a part of a whole is about as busy, and names the cause more closely."""
     whole = load.unit
     return any(
@@ -132,10 +132,10 @@ def _explained(load: Load, loads: list[Load]) -> bool:
     )
 
 
-def _top(loads: list[Load]) -> Load | None:
+def _max_load(loads: list[Load]) -> Load | None:
     return max(loads, key=lambda load: load.value, default=None)
 
 
-def _saturated(loads: list[Load]) -> Load | None:
-    top = _top(loads)
+def _saturated_load(loads: list[Load]) -> Load | None:
+    top = _max_load(loads)
     return top if top is not None and top.value >= SATURATED else None

@@ -37,7 +37,7 @@ REQUESTS: Final = "requests.jsonl"
 LOCK: Final = "batch.lock"
 SENT: Final = "sent"
 # A request whose replies were all errors that pass (a limit, an expired batch) is asked so often.
-MOST_ASKED: Final = 3
+MAX_ATTEMPTS: Final = 3
 _TRANSIENT: Final = frozenset({408, 409, 425, 429})
 _OK: Final = 200
 _SERVER: Final = 500
@@ -75,7 +75,7 @@ class Result:
     """Number of lines about it, replies and errors."""
 
     @property
-    def passing(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether the error is transient."""
         status = self.status
         return status is None or status in _TRANSIENT or status >= _SERVER
@@ -104,12 +104,12 @@ class BatchFolder:
         self._sent: Counter[str] = Counter()
         """Number of times each id was sent."""
         self._results: dict[str, Result] = {}
-        self._read: dict[Path, int] = {}
-        self._seen: set[bytes] = set()
+        self._read_sizes: dict[Path, int] = {}
+        self._digests: set[bytes] = set()
         self.notes: list[str] = []
         """Problems with the results, one line each."""
-        with self._changing():
-            self._take_in()
+        with self._locked():
+            self._read_all()
 
     @property
     def unsent(self) -> int:
@@ -119,14 +119,14 @@ class BatchFolder:
     @property
     def waiting(self) -> int:
         """Requests without a reply: not sent, or sent and not answered."""
-        return sum(1 for each in self._asked() if self._awaits(each))
+        return sum(1 for request_id in self._request_ids() if self._awaits_reply(request_id))
 
     def result(self, custom_id: str) -> Result | None:
         """Result of a request; None if there is no final one yet."""
-        found = self._results.get(custom_id)
-        if found is None or found.body is not None or not found.passing:
-            return found
-        return found if found.count >= MOST_ASKED else None
+        result = self._results.get(custom_id)
+        if result is None or result.body is not None or not result.is_transient:
+            return result
+        return result if result.count >= MAX_ATTEMPTS else None
 
     def ask(self, custom_id: str, body: Mapping[str, Any]) -> None:
         """Write a request down, unless it is waiting for its reply already.
@@ -140,9 +140,9 @@ class BatchFolder:
             {"custom_id": custom_id, "method": "POST", "url": URL, "body": dict(body)},
             ensure_ascii=False,
         )
-        with self._changing():
+        with self._locked():
             self._read_requests()
-            if self._awaits(custom_id):
+            if self._awaits_reply(custom_id):
                 return
             try:
                 with (self.root / REQUESTS).open("a", encoding="utf-8", errors="replace") as file:
@@ -152,60 +152,60 @@ class BatchFolder:
             except OSError as error:
                 raise KbError(f"cannot write {self.root / REQUESTS}: {error.strerror}") from error
             self._unsent[custom_id] = line
-            self._read = self._sizes()
+            self._read_sizes = self._file_sizes()
 
     def mark_sent(self, before: Callable[[Path], None]) -> None:
         """Move `requests.jsonl`, if there is one, to `sent`; `before` is called with its new place
         before it is taken."""
-        with self._changing():
+        with self._locked():
             self._read_requests()
             if self._unsent:
-                self._move(before)
+                self._move_to_sent(before)
 
-    def _asked(self) -> set[str]:
+    def _request_ids(self) -> set[str]:
         return {*self._unsent, *self._sent}
 
-    def _awaits(self, custom_id: str) -> bool:
+    def _awaits_reply(self, custom_id: str) -> bool:
         """Whether it was sent more often than it was answered."""
-        found = self._results.get(custom_id, Result())
-        asked = self._sent[custom_id] + (custom_id in self._unsent)
-        return found.body is None and asked > found.count
+        result = self._results.get(custom_id, Result())
+        sent_count = self._sent[custom_id] + (custom_id in self._unsent)
+        return result.body is None and sent_count > result.count
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         try:
             with self._lock, FileLock(self.root / LOCK, is_singleton=False):
                 yield
         except OSError as error:
             raise KbError(f"cannot use {self.root}: {error.strerror or error}") from error
 
-    def _take_in(self) -> None:
+    def _read_all(self) -> None:
         """Read all files. Requests with an answer count as sent."""
         self._read_requests()
         for path in sorted(self.root.glob("results*.jsonl")):
             self._read_results(path)
-        strangers = sorted(self._results.keys() - self._asked())
-        if strangers:
-            more = f" and {len(strangers) - 3} more" if len(strangers) > 3 else ""
+        foreign_ids = sorted(self._results.keys() - self._request_ids())
+        if foreign_ids:
+            more = f" and {len(foreign_ids) - 3} more" if len(foreign_ids) > 3 else ""
             self.notes.append(
-                f"results for requests that were not made here: {', '.join(strangers[:3])}{more}"
+                f"results for requests that were not made here: {', '.join(foreign_ids[:3])}{more}"
             )
-        if any(self._results.get(each, Result()).count > self._sent[each] for each in self._unsent):
-            self._move()
+        if any(self._results.get(id_, Result()).count > self._sent[id_] for id_ in self._unsent):
+            self._move_to_sent()
 
-    def _sizes(self) -> dict[Path, int]:
+    def _file_sizes(self) -> dict[Path, int]:
         paths = [self.root / REQUESTS, *(self.root / SENT).glob("*.jsonl")]
         return {path: path.stat().st_size for path in paths if path.exists()}
 
     def _read_requests(self) -> None:
         """Read requests, if another process changed them."""
-        if self._read and self._read == self._sizes():
+        if self._read_sizes and self._read_sizes == self._file_sizes():
             return
         self._sent = Counter()
         for path in sorted((self.root / SENT).glob("*.jsonl")):
             self._sent.update(name for name, _ in requests_in(path))
         self._unsent = dict(requests_in(self.root / REQUESTS, cut=True))
-        self._read = self._sizes()
+        self._read_sizes = self._file_sizes()
 
     def _read_results(self, path: Path) -> None:
         damaged = 0
@@ -213,28 +213,28 @@ class BatchFolder:
             while line := file.readline(4 * MAX_REPLY_BYTES):
                 if not line.strip():
                     continue
-                mark = hashlib.sha256(line.strip()).digest()
-                if mark in self._seen:  # a partial file that was fetched twice
+                digest = hashlib.sha256(line.strip()).digest()
+                if digest in self._digests:  # a partial file that was fetched twice
                     continue
-                self._seen.add(mark)
+                self._digests.add(digest)
                 try:
-                    self._count(_Line.model_validate_json(line))
+                    self._add_line(_Line.model_validate_json(line))
                 except ValidationError:
                     damaged += 1
         if damaged:
             self.notes.append(f"{path}: {damaged} lines are not results, or are cut off")
 
-    def _count(self, line: _Line) -> None:
-        found = self._results.setdefault(line.custom_id, Result())
-        found.count += 1
+    def _add_line(self, line: _Line) -> None:
+        result = self._results.setdefault(line.custom_id, Result())
+        result.count += 1
         response = line.response
         if response is not None and response.status_code == _OK and response.body is not None:
-            found.body = response.body
+            result.body = response.body
             return
-        found.status = response.status_code if response is not None else None
-        found.message = _message(line)
+        result.status = response.status_code if response is not None else None
+        result.message = _message(line)
 
-    def _move(self, before: Callable[[Path], None] = lambda _: None) -> None:
+    def _move_to_sent(self, before: Callable[[Path], None] = lambda _: None) -> None:
         """`requests.jsonl` under the next number of `sent`; nothing is left unsent."""
         folder = self.root / SENT
         folder.mkdir(exist_ok=True)
@@ -244,7 +244,7 @@ class BatchFolder:
         (self.root / REQUESTS).rename(target)
         self._sent.update(self._unsent.keys())
         self._unsent = {}
-        self._read = self._sizes()
+        self._read_sizes = self._file_sizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,22 +267,22 @@ class BatchEndpoint:
             It was refused, or the reply is not a chat completion.
         """
         body = {"model": self.model, **payload}
-        name = custom_id(body)
-        found = self.folder.result(name)
-        if found is None:
-            self.folder.ask(name, body)
-            raise WaitingError(f"waiting for the reply to {name} in {self.folder.root}")
-        if found.body is None:
+        request_id = custom_id(body)
+        result = self.folder.result(request_id)
+        if result is None:
+            self.folder.ask(request_id, body)
+            raise WaitingError(f"waiting for the reply to {request_id} in {self.folder.root}")
+        if result.body is None:
             raise EndpointError(
-                f"the batch in {self.folder.root} has an error for {name}: {found.message}",
-                status_code=found.status,
-                detail=found.message,
+                f"the batch in {self.folder.root} has an error for {request_id}: {result.message}",
+                status_code=result.status,
+                detail=result.message,
             )
         try:
-            return Reply.of(found.body)
+            return Reply.of(result.body)
         except (ValidationError, ValueError, RecursionError) as error:
             raise EndpointError(
-                f"the reply to {name} in {self.folder.root} is not a chat completion",
+                f"the reply to {request_id} in {self.folder.root} is not a chat completion",
                 status_code=_OK,
             ) from error
 
@@ -313,11 +313,11 @@ def requests_in(path: Path, *, cut: bool = False) -> Iterator[tuple[str, str]]:
         data = path.read_bytes()
     except FileNotFoundError:
         return
-    sound = data.rfind(b"\n") + 1
-    if cut and sound < len(data):
+    valid = data.rfind(b"\n") + 1
+    if cut and valid < len(data):
         with path.open("r+b") as file:
-            file.truncate(sound)
-    for number, line in enumerate(data[:sound].decode(errors="replace").split("\n"), 1):
+            file.truncate(valid)
+    for number, line in enumerate(data[:valid].decode(errors="replace").split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -331,5 +331,5 @@ def _message(line: _Line) -> str:
         return one_line(line.error.message or line.error.code)
     body = line.response.body if line.response is not None else None
     error = (body or {}).get("error")
-    said = error.get("message") if isinstance(error, dict) else error
-    return one_line(said or "no reason is given")
+    reason = error.get("message") if isinstance(error, dict) else error
+    return one_line(reason or "no reason is given")

@@ -27,7 +27,7 @@ _ENDED: Final = frozenset({"completed", "expired", "cancelled"})
 _FAILED: Final = "failed"
 
 
-class Sent(BaseModel):
+class BatchState(BaseModel):
     """State of one file of requests."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,29 +58,29 @@ class BatchClient:
         import openai  # noqa: PLC0415
 
         try:
-            self.folder.mark_sent(lambda path: _note(path, Sent()))
-            return [line for path in self._files() if (line := self._one(path))]
+            self.folder.mark_sent(lambda path: _write_state(path, BatchState()))
+            return [line for path in self._sent_files() if (line := self._advance(path))]
         except openai.OpenAIError as error:
             raise EndpointError(
                 f"the Batch API of {self.client.base_url} failed: {one_line(error)}; what was "
                 "sent is recorded: repeat the same command"
             ) from error
 
-    def _files(self) -> Iterator[Path]:
+    def _sent_files(self) -> Iterator[Path]:
         """Files of requests that this sent or began to send, in order."""
         for note in sorted((self.folder.root / SENT).glob("[0-9]*.json")):
             if note.with_suffix(".jsonl").exists():
                 yield note.with_suffix(".jsonl")
 
-    def _one(self, path: Path) -> str | None:
-        known = _known(path)
-        if known.fetched:
+    def _advance(self, path: Path) -> str | None:
+        state = _read_state(path)
+        if state.fetched:
             return None
-        if known.batch is None:
-            known = Sent(batch=self._created(path))
-            _note(path, known)
-        assert known.batch is not None
-        batch = self.client.batches.retrieve(known.batch)
+        if state.batch is None:
+            state = BatchState(batch=self._find_or_create(path))
+            _write_state(path, state)
+        assert state.batch is not None
+        batch = self.client.batches.retrieve(state.batch)
         if batch.status == _FAILED:
             path.rename(path.with_suffix(".failed"))
             errors = batch.errors.data if batch.errors is not None and batch.errors.data else []
@@ -92,12 +92,12 @@ class BatchClient:
         if batch.status not in _ENDED:
             counts = batch.request_counts
             done = f", {counts.completed} of {counts.total} done" if counts is not None else ""
-            return f"{known.batch}: {batch.status}{done}"
+            return f"{state.batch}: {batch.status}{done}"
         self._fetch(path, batch)
-        _note(path, Sent(batch=known.batch, fetched=True))
+        _write_state(path, BatchState(batch=state.batch, fetched=True))
         return None
 
-    def _created(self, path: Path) -> str:
+    def _find_or_create(self, path: Path) -> str:
         """The id of the file's batch, which an earlier process may have made."""
         mark = hashlib.sha256(path.read_bytes()).hexdigest()[:32]
         for batch in self.client.batches.list(limit=100):
@@ -105,40 +105,40 @@ class BatchClient:
                 return batch.id
         with path.open("rb") as file:
             uploaded = self.client.files.create(file=file, purpose="batch")
-        made = self.client.batches.create(
+        created = self.client.batches.create(
             input_file_id=uploaded.id, endpoint=URL, completion_window="24h", metadata={_MARK: mark}
         )
-        return made.id
+        return created.id
 
     def _fetch(self, path: Path, batch: Any) -> None:
         """Write replies and errors to `results-NNNN.jsonl`, whole."""
-        files = [each for each in (batch.output_file_id, batch.error_file_id) if each]
-        texts = [self.client.files.content(file).text for file in files]
+        file_ids = [file_id for file_id in (batch.output_file_id, batch.error_file_id) if file_id]
+        texts = [self.client.files.content(file_id).text for file_id in file_ids]
         lines = [line for text in texts for line in text.splitlines() if line.strip()]
-        answered = {_id_of(line) for line in lines}
-        for name, _ in requests_in(path):
-            if name not in answered:
+        answered_ids = {_id_of(line) for line in lines}
+        for request_id, _ in requests_in(path):
+            if request_id not in answered_ids:
                 error = {"code": f"batch_{batch.status}", "message": f"the batch {batch.status}"}
-                lines.append(json.dumps({"id": batch.id, "custom_id": name, "error": error}))
+                lines.append(json.dumps({"id": batch.id, "custom_id": request_id, "error": error}))
         text = "\n".join(lines) + "\n"
         write_atomically(self.folder.root / f"results-{path.stem}.jsonl", text)
 
 
 def _id_of(line: str) -> str | None:
     try:
-        found = json.loads(line)
+        data = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found.get("custom_id") if isinstance(found, dict) else None
+    return data.get("custom_id") if isinstance(data, dict) else None
 
 
-def _note(path: Path, sent: Sent) -> None:
-    write_atomically(path.with_suffix(".json"), sent.model_dump_json() + "\n")
+def _write_state(path: Path, state: BatchState) -> None:
+    write_atomically(path.with_suffix(".json"), state.model_dump_json() + "\n")
 
 
-def _known(path: Path) -> Sent:
+def _read_state(path: Path) -> BatchState:
     note = path.with_suffix(".json")
     try:
-        return Sent.model_validate_json(note.read_bytes())
+        return BatchState.model_validate_json(note.read_bytes())
     except (OSError, ValidationError) as error:
         raise InvalidInputError(f"{note} is damaged: {one_line(error, 200)}") from error

@@ -155,16 +155,16 @@ class Endpoint:
         self.model = model
         self._timeout = timeout
         self._secrets = [
-            each for each in (key, _password(base_url)) if each and len(each) >= _SHORTEST_SECRET
+            text for text in (key, _password(base_url)) if text and len(text) >= _SHORTEST_SECRET
         ]
         try:
             self.client = openai.OpenAI(
                 base_url=base_url, api_key=key or _NO_KEY, max_retries=max_retries, timeout=timeout
             )
         except Exception as error:  # a malformed URL surfaces as an error of the HTTP library
-            shown = self.scrub(str(base_url))
-            raise EndpointError(f"'{shown}' is not a usable endpoint URL") from error
-        self.url = _bare(str(self.client.base_url))
+            url = self.scrub(str(base_url))
+            raise EndpointError(f"'{url}' is not a usable endpoint URL") from error
+        self.url = _without_credentials(str(self.client.base_url))
         """Where requests go, without credentials."""
 
     def complete(self, payload: Mapping[str, Any]) -> Reply:
@@ -178,12 +178,12 @@ class Endpoint:
         import openai  # noqa: PLC0415
 
         client: Any = self.client  # its overloads do not take plain dictionaries
-        started = time.monotonic()
+        start = time.monotonic()
         try:
             raw = client.chat.completions.with_raw_response.create(model=self.model, **payload)
             text = raw.http_response.text
         except openai.OpenAIError as error:
-            raise self._explained(error) from error
+            raise self._to_endpoint_error(error) from error
         except UnicodeEncodeError as error:
             raise EndpointError(
                 f"the request to {self.url} holds text that is not UTF-8"
@@ -193,10 +193,8 @@ class Endpoint:
                 f"model endpoint {self.url} answered {len(text)} characters, too many for a reply"
             )
         try:
-            body = _well_formed(json.loads(self.scrub(text)))
-            return Reply.of(
-                body, seconds=time.monotonic() - started, retries=int(raw.retries_taken)
-            )
+            body = _without_surrogates(json.loads(self.scrub(text)))
+            return Reply.of(body, seconds=time.monotonic() - start, retries=int(raw.retries_taken))
         except (ValidationError, ValueError, RecursionError) as error:
             raise EndpointError(
                 f"{self.url} does not answer as a chat endpoint does: check --base-url",
@@ -213,13 +211,13 @@ class Endpoint:
         """Close the connections; a request that waits elsewhere ends when it can."""
         self.client.close()
 
-    def _explained(self, error: "openai.OpenAIError") -> EndpointError:
+    def _to_endpoint_error(self, error: "openai.OpenAIError") -> EndpointError:
         import openai  # noqa: PLC0415
 
         match error:
             case openai.APITimeoutError():
                 what = f"did not answer within {self._timeout:g} s; try again later"
-            case openai.APIConnectionError() if _broken_off(error):
+            case openai.APIConnectionError() if _was_cut_off(error):
                 what = "broke off in the middle of its answer; try again later"
             case openai.APIConnectionError():
                 what = "cannot be reached: start the endpoint or correct --base-url"
@@ -242,19 +240,19 @@ class Endpoint:
         )
 
 
-def _broken_off(error: "openai.APIConnectionError") -> bool:
+def _was_cut_off(error: "openai.APIConnectionError") -> bool:
     """Whether an answer had begun: the HTTP library then names the protocol, or a failed read."""
     return type(error.__cause__).__name__ in {"RemoteProtocolError", "ReadError", "DecodingError"}
 
 
 def _long_wait(error: "openai.APIStatusError") -> str | None:
     """Seconds of Retry-After, if longer than the client waits."""
-    told = error.response.headers.get("retry-after", "")
-    long = told.isascii() and told.isdigit() and int(told[:9]) > _LONGEST_WAIT
-    return told[:9] if long else None
+    seconds = error.response.headers.get("retry-after", "")
+    too_long = seconds.isascii() and seconds.isdigit() and int(seconds[:9]) > _LONGEST_WAIT
+    return seconds[:9] if too_long else None
 
 
-def _well_formed(body: Any) -> Any:
+def _without_surrogates(body: Any) -> Any:
     """A JSON value without lone surrogates, which can be neither written nor sent."""
     return json.loads(json.dumps(body, ensure_ascii=False).encode(errors="replace"))
 
@@ -266,6 +264,6 @@ def _password(url: str | None) -> str | None:
         return None
 
 
-def _bare(url: str) -> str:
+def _without_credentials(url: str) -> str:
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

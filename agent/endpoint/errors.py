@@ -40,6 +40,6 @@ class CancelledError(LlmError):
     """The run is being ended: no further request is sent."""
 
 
-def one_line(text: object, most: int = 300) -> str:
-    """Text as one line of at most `most` characters."""
-    return " ".join(str(text).split())[:most]
+def one_line(text: object, max_chars: int = 300) -> str:
+    """Text as one line of at most `max_chars` characters."""
+    return " ".join(str(text).split())[:max_chars]

@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from agent.diagnose.diagnose import diagnose, gather
-from agent.diagnose.inputs import Measured, from_profile
+from agent.diagnose.diagnose import diagnose, gather_facts
+from agent.diagnose.inputs import ProfileData, from_profile
 from agent.diagnose.result import Diagnosis
-from agent.diagnose.techniques import Shelf, shelf_or_corpus
+from agent.diagnose.techniques import Catalog, catalog_or_corpus
 from agent.optimize.candidate import Context, Judged
 from agent.optimize.outcomes import describe
 from agent.optimize.run import RunFolder, read_evaluation
@@ -29,7 +29,7 @@ from kb.search.opening import open_searcher
 # `transpose3d` as "transpose 3d": run together, it is a word that no text has.
 _RANK = re.compile(r"(?<=[a-z])(?=[1-3]d\b)")
 # Techniques of the diagnosis that are named in the query: more would thin the budget out.
-_NAMED = 2
+_MAX_TITLES = 2
 
 
 class Advice(NamedTuple):
@@ -43,8 +43,8 @@ class Advice(NamedTuple):
 class Advisor(Protocol):
     """Diagnoses and retrieves."""
 
-    def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
-        """Diagnosis of the leader, and a context for it without techniques `shown` before.
+    def advise(self, leader: Judged, round_: int, shown_ids: Collection[str]) -> Advice:
+        """Diagnosis of the leader, and a context for it without techniques of `shown_ids`.
 
         What is not available is left out, and the notes say so.
         """
@@ -61,7 +61,7 @@ class IndexAdvisor:
     searcher: Searcher | None = None
     """Of the index, which stays the caller's; None: opened at the first question."""
 
-    def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
+    def advise(self, leader: Judged, round_: int, shown_ids: Collection[str]) -> Advice:
         """See `Advisor.advise`."""
         del round_
         notes: list[str] = []
@@ -73,7 +73,7 @@ class IndexAdvisor:
         context = Context()
         try:
             if self.folder.config.knowledge:
-                context = self._retrieve(leader, diagnosis, shown)
+                context = self._retrieve(leader, diagnosis, shown_ids)
         except Exception as error:
             # A run goes on without knowledge, whatever is wrong with the index.
             notes.append(f"no context: {describe(error)[:300]}")
@@ -84,10 +84,10 @@ class IndexAdvisor:
         if profile is not None:
             measured = from_profile(profile)
         else:
-            measured = Measured(leader.outcome.profile or {})
+            measured = ProfileData(leader.outcome.profile or {})
         spec = find_spec(self._gpu, self.specs) if self._gpu is not None else None
         evaluation = read_evaluation(self.folder.root, leader.id)
-        facts = gather(measured, spec, evaluation, leader.candidate.source)
+        facts = gather_facts(measured, spec, evaluation, leader.candidate.source)
         return diagnose(
             facts,
             self._techniques,
@@ -97,41 +97,41 @@ class IndexAdvisor:
         )
 
     @cached_property
-    def _techniques(self) -> Shelf:
-        return shelf_or_corpus(self.index)
+    def _techniques(self) -> Catalog:
+        return catalog_or_corpus(self.index)
 
     def _retrieve(
-        self, leader: Judged, diagnosis: Diagnosis | None, shown: Collection[str]
+        self, leader: Judged, diagnosis: Diagnosis | None, shown_ids: Collection[str]
     ) -> Context:
         standing = self.folder.record.standing
-        known = standing.architecture if standing is not None else None
-        architecture = known or self.folder.config.architecture
+        recorded = standing.architecture if standing is not None else None
+        architecture = recorded or self.folder.config.architecture
         if self.searcher is None:
             self.searcher = open_searcher(self.index)
         config = self.folder.config
         request = ContextRequest(
-            query=query_of(config.problem.stem, diagnosis, shown),
+            query=build_query(config.problem.stem, diagnosis, shown_ids),
             kernel=leader.candidate.source[:MAX_KERNEL_CHARS],
-            profile=finite(leader.outcome.profile) or None,
+            profile=finite_metrics(leader.outcome.profile) or None,
             gpu=self._gpu or architecture,
             language=_language(leader),
             max_tokens=config.context_tokens,
             # A reader has not read the earlier ones, and the nearest kernels stay the nearest.
-            exclude=sorted({*shown} & {*self.searcher.generation.techniques}),
+            exclude=sorted({*shown_ids} & {*self.searcher.generation.techniques}),
         )
-        hidden = of_sources(self.searcher.generation, config.exclude_sources)
+        hidden = ids_of_sources(self.searcher.generation, config.exclude_sources)
         if hidden:  # more than a request from outside may name
             request = request.model_copy(update={"exclude": [*request.exclude, *sorted(hidden)]})
         try:
             # Its operators say what to read about, also where nothing was measured.
-            asked = request.model_copy(
+            enriched = request.model_copy(
                 update={"problem": config.problem.source, "dtype": config.dtype}
             )
-            found = build_context(asked, self.searcher)
+            response = build_context(enriched, self.searcher)
         except InvalidInputError:  # no module that can be read, or a card of the user's own
             plain = request.model_copy(update={"gpu": architecture})
-            found = build_context(plain, self.searcher)
-        return as_context(found, self.searcher.generation)
+            response = build_context(plain, self.searcher)
+        return as_context(response, self.searcher.generation)
 
     @property
     def _gpu(self) -> str | None:
@@ -139,36 +139,36 @@ class IndexAdvisor:
         return (standing.gpu if standing is not None else None) or self.folder.config.gpu
 
 
-def as_context(found: ContextResponse, generation: Generation) -> Context:
+def as_context(response: ContextResponse, generation: Generation) -> Context:
     """An answer of the knowledge base as a run keeps it; empty where it abstained.
 
     The reason for a technique is followed by its most frequent risk.
     """
-    if found.abstained:
+    if response.abstained:
         return Context()
     return Context(
-        text=found.text,
-        chunks=chunks_of(found),
-        techniques=tuple(technique.slug for technique in found.techniques),
+        text=response.text,
+        chunks=chunks_of(response),
+        techniques=tuple(technique.slug for technique in response.techniques),
         reasons={
             technique.slug: f"{technique.reason.rstrip('.')}. Risk: {risk}"
-            for technique in found.techniques
+            for technique in response.techniques
             for risk in generation.techniques[technique.slug].entry.risks[:1]
         },
         citations=tuple(
             f"{citation.title}, {citation.url or 'local'} ({citation.licence})"
-            for citation in found.citations
+            for citation in response.citations
         ),
-        tokens=found.tokens,
+        tokens=response.tokens,
     )
 
 
-def chunks_of(found: ContextResponse) -> tuple[str, ...]:
+def chunks_of(response: ContextResponse) -> tuple[str, ...]:
     """What an answer shows: a technique's slug for all of its chunks, an example's first one."""
-    return (*found.examples, *(technique.slug for technique in found.techniques))
+    return (*response.examples, *(technique.slug for technique in response.techniques))
 
 
-def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]:
+def ids_of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]:
     """Ids of all chunks, techniques and kernels of these sources.
 
     Raises
@@ -179,8 +179,8 @@ def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]
     if not names:
         return frozenset()
     if unknown := sorted(set(names) - generation.sources.keys()):
-        there = ", ".join(sorted(generation.sources)) or "none"
-        raise InvalidInputError(f"the index has no source '{unknown[0]}': its sources are {there}")
+        listed = ", ".join(sorted(generation.sources)) or "none"
+        raise InvalidInputError(f"the index has no source '{unknown[0]}': its sources are {listed}")
     rows = generation.columns["sources"].mask(lambda values: not set(names).isdisjoint(values))
     chunks = generation.store.rows([int(row) for row in rows.nonzero()[0]])
     techniques = {
@@ -190,17 +190,17 @@ def of_sources(generation: Generation, names: Collection[str]) -> frozenset[str]
     return frozenset({chunk.id for chunk in chunks} | techniques | kernels)
 
 
-def query_of(stem: str, diagnosis: Diagnosis | None, shown: Collection[str]) -> str:
+def build_query(stem: str, diagnosis: Diagnosis | None, shown_ids: Collection[str]) -> str:
     """The search query: the operator's name, the causes, and their techniques."""
     parts = [_RANK.sub(" ", re.sub(r"[_\W]+", " ", stem))]
     if diagnosis is not None:
         parts += [finding.cause for finding in diagnosis.findings]
-        advised = [technique for finding in diagnosis.findings for technique in finding.techniques]
-        parts += [advice.title for advice in advised if advice.slug not in shown][:_NAMED]
+        entries = [technique for finding in diagnosis.findings for technique in finding.techniques]
+        parts += [advice.title for advice in entries if advice.slug not in shown_ids][:_MAX_TITLES]
     return ". ".join(parts)[:MAX_QUERY_CHARS]
 
 
-def finite(metrics: Mapping[str, float] | None) -> dict[str, float]:
+def finite_metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
     """The metrics whose values are finite, which a request may hold."""
     return {name: value for name, value in (metrics or {}).items() if math.isfinite(value)}
 
@@ -210,7 +210,7 @@ def _language(leader: Judged) -> Literal["triton", "cuda"]:
     if leader.candidate.suffix != ".py":
         return "cuda"
     try:
-        written = language_of(parse(leader.candidate.source, leader.candidate.file))
+        language = language_of(parse(leader.candidate.source, leader.candidate.file))
     except KbError:
         return "triton"
-    return "cuda" if written is Language.CUDA else "triton"
+    return "cuda" if language is Language.CUDA else "triton"

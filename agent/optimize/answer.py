@@ -3,35 +3,35 @@
 from agent.optimize.config import RunConfig
 from agent.optimize.record import Record
 from agent.optimize.run import RunFolder
-from agent.optimize.summary import CALLED, FORMS, Summary, summarise
+from agent.optimize.summary import FORM_NAMES, FORMS, Summary, summarise
 from judge.problem.forms import as_kernel
 
 
 def keep_best(folder: RunFolder) -> None:
     """Write the best so far."""
     best = folder.record.best
-    told = _head(folder.config, folder.record)
-    folder.keep_best(best.candidate.source, best.candidate.suffix, told)
+    header = _header(folder.config, folder.record)
+    folder.keep_best(best.candidate.source, best.candidate.suffix, header)
 
 
 def keep_answer(folder: RunFolder) -> None:
     """At the end: write the best, or the form of the problem's own model that is faster."""
-    found = summarise(folder.config, folder.record, folder.root)
-    if found.given_back is None:
+    summary = summarise(folder.config, folder.record, folder.root)
+    if summary.given_back is None:
         keep_best(folder)
         return
-    source = as_kernel(folder.config.problem.source, found.given_back)
-    folder.keep_best(source, ".py", _head_of_form(folder.config, found))
+    source = as_kernel(folder.config.problem.source, summary.given_back)
+    folder.keep_best(source, ".py", _form_header(folder.config, summary))
 
 
-def _head_of_form(config: RunConfig, summary: Summary) -> str:
+def _form_header(config: RunConfig, summary: Summary) -> str:
     """Header of a file that holds a form of the problem's own model."""
     form = summary.given_back
     assert form is not None
     rows = {FORMS[row.name]: row for row in summary.rows if row.name in FORMS}
     lines = [
         f"Returned by `kb optimize {config.problem.name}`: the problem's own model, run "
-        f"with {CALLED[form]}.",
+        f"with {FORM_NAMES[form]}.",
         f"{rows[form].median_ms:.4g} ms on {summary.gpu}; no candidate is faster.",
     ]
     best = summary.best
@@ -46,7 +46,7 @@ def _head_of_form(config: RunConfig, summary: Summary) -> str:
     return "\n".join(lines)
 
 
-def _head(config: RunConfig, record: Record) -> str:
+def _header(config: RunConfig, record: Record) -> str:
     """Header of the best kernel's file."""
     best = record.best
     outcome = best.outcome

@@ -17,7 +17,7 @@ from judge.evaluate.result import Model
 _VERSIONS = ("kernel-kb", "torch", "triton", "cuda", "driver")
 
 
-class Key(Model):
+class CacheKey(Model):
     """Everything that the times depend on."""
 
     problem_sha256: str
@@ -27,11 +27,11 @@ class Key(Model):
     versions: dict[str, str]
 
     @classmethod
-    def of(cls, config: RunConfig, gpu: str, versions: Mapping[str, str]) -> "Key":
+    def of(cls, config: RunConfig, gpu: str, versions: Mapping[str, str]) -> "CacheKey":
         """The key of a run on a card, with the versions that matter."""
-        kept = {name: versions[name] for name in _VERSIONS if name in versions}
+        relevant = {name: versions[name] for name in _VERSIONS if name in versions}
         sha256, dtype, tf32 = config.problem.sha256, config.dtype, config.tf32
-        return cls(problem_sha256=sha256, dtype=dtype, tf32=tf32, gpu=gpu, versions=kept)
+        return cls(problem_sha256=sha256, dtype=dtype, tf32=tf32, gpu=gpu, versions=relevant)
 
     @property
     def digest(self) -> str:
@@ -40,12 +40,12 @@ class Key(Model):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-class Cached(Model):
+class CacheEntry(Model):
     """A cache entry."""
 
     model_config = ConfigDict(extra="ignore")  # other versions may write more
 
-    key: Key
+    key: CacheKey
     measured_at: str
     """UTC time, ISO 8601."""
     baselines: dict[str, Baseline]
@@ -55,27 +55,27 @@ class Cached(Model):
 
 
 class BaselineCache:
-    """A folder of `Cached`, by key; by default `baselines` in the user's cache folder."""
+    """A folder of `CacheEntry`, by key; by default `baselines` in the user's cache folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
         cache = platformdirs.user_cache_dir("kernel-kb", appauthor=False)
         self._folder = folder if folder is not None else Path(cache) / "baselines"
 
-    def get(self, key: Key) -> Cached | None:
+    def get(self, key: CacheKey) -> CacheEntry | None:
         """The entry of this key; None if there is none or its file is damaged."""
         try:
-            found = Cached.model_validate_json(self._path(key).read_bytes())
+            entry = CacheEntry.model_validate_json(self._path(key).read_bytes())
         except (OSError, ValidationError):
             return None
-        return found if found.key == key else None
+        return entry if entry.key == key else None
 
-    def put(self, cached: Cached) -> str | None:
+    def put(self, entry: CacheEntry) -> str | None:
         """Store an entry; returns a note if that fails, which only costs time later."""
         try:
-            write_atomically(self._path(cached.key), cached.model_dump_json(indent=1) + "\n")
+            write_atomically(self._path(entry.key), entry.model_dump_json(indent=1) + "\n")
         except RunFolderError as error:
             return f"baselines are not cached: {error.__cause__ or error}"
         return None
 
-    def _path(self, key: Key) -> Path:
+    def _path(self, key: CacheKey) -> Path:
         return self._folder / f"{key.digest}.json"

@@ -30,13 +30,13 @@ def improves(new: Judged, leader: Judged) -> bool:
     paired = new.outcome.over("leader")
     if paired is not None:
         return paired.significant and paired.ratio > 1
-    return _faster(_ms(new), _ms(leader))
+    return _faster(_median_ms(new), _median_ms(leader))
 
 
 def choose_leader(leader: Judged, judged: Iterable[Judged]) -> Judged:
     """The candidate with the largest gain over the leader, or the leader itself."""
-    better = [each for each in judged if each.id != leader.id and improves(each, leader)]
-    return min(better, key=lambda each: (_ms(leader) / _gain_over(each, leader), each.id),
+    better = [rival for rival in judged if rival.id != leader.id and improves(rival, leader)]
+    return min(better, key=lambda rival: (_median_ms(leader) / _gain_over(rival, leader), rival.id),
                default=leader)  # fmt: skip
 
 
@@ -57,26 +57,26 @@ def survivors(
     `width` survive; 1 is the greedy search.
     """
     everything = list(judged)
-    timed = leader.outcome.timed or any(each.outcome.timed for each in everything)
+    timed = leader.outcome.timed or any(item.outcome.timed for item in everything)
     if timed:
         ordered = sorted(
-            (each for each in everything if each.outcome.timed),
-            key=lambda each: (_ms(each), each.candidate.round, each.id),
+            (item for item in everything if item.outcome.timed),
+            key=lambda item: (_median_ms(item), item.candidate.round, item.id),
         )
     else:
-        ordered = [each for each in reversed(everything) if each.outcome.right]
-    kept = [leader]
+        ordered = [item for item in reversed(everything) if item.outcome.right]
+    beam = [leader]
     families = {leader.family, *retired}
-    for each in ordered:
-        if len(kept) >= width:
+    for item in ordered:
+        if len(beam) >= width:
             break
-        if each.family not in families:
-            families.add(each.family)
-            kept.append(each)
-    return tuple(kept)
+        if item.family not in families:
+            families.add(item.family)
+            beam.append(item)
+    return tuple(beam)
 
 
-def plateaued(judged: Sequence[Judged], leader: Judged) -> frozenset[str]:
+def stalled_families(judged: Sequence[Judged], leader: Judged) -> frozenset[str]:
     """Families that stay behind the leader and stopped gaining.
 
     A family is one where, over its last `PLATEAU_ROUNDS` rounds (rounds in which it was tried), its
@@ -85,21 +85,21 @@ def plateaued(judged: Sequence[Judged], leader: Judged) -> frozenset[str]:
     """
     if not leader.outcome.timed:
         return frozenset()
-    found = set()
-    for family in {each.family for each in judged} - {leader.family, BASELINE, TUNE}:
-        mine = [each for each in judged if each.family == family]
-        rounds = sorted({each.candidate.round for each in mine})
+    stalled = set()
+    for family in {item.family for item in judged} - {leader.family, BASELINE, TUNE}:
+        members = [item for item in judged if item.family == family]
+        rounds = sorted({item.candidate.round for item in members})
         if len(rounds) <= PLATEAU_ROUNDS:
             # The first round of a family sets its level: from there it has its chances.
             continue
         since = rounds[-PLATEAU_ROUNDS]
-        early = _best_ms(each for each in mine if each.candidate.round < since)
-        late = _best_ms(mine)
-        behind = late is None or _faster(_ms(leader), late)
-        gained = late is not None and (early is None or early / late - 1 >= LEAST_GAIN)
+        early_ms = _best_ms(item for item in members if item.candidate.round < since)
+        late_ms = _best_ms(members)
+        behind = late_ms is None or _faster(_median_ms(leader), late_ms)
+        gained = late_ms is not None and (early_ms is None or early_ms / late_ms - 1 >= LEAST_GAIN)
         if behind and not gained:
-            found.add(family)
-    return frozenset(found)
+            stalled.add(family)
+    return frozenset(stalled)
 
 
 def crossover_pair(
@@ -126,26 +126,26 @@ def crossover_pair(
 
 def ancestors(candidate: str, parents: Mapping[str, Iterable[str]]) -> list[str]:
     """Ids of a candidate's ancestors, the nearest first."""
-    found = [candidate]
-    for each in found:  # which grows meanwhile
-        found += [one for one in dict.fromkeys(parents.get(each, ())) if one not in found]
-    return found[1:]
+    ids = [candidate]
+    for id_ in ids:  # which grows meanwhile
+        ids += [parent for parent in dict.fromkeys(parents.get(id_, ())) if parent not in ids]
+    return ids[1:]
 
 
 def _gain_over(new: Judged, leader: Judged) -> float:
     paired = new.outcome.over("leader")
     if paired is not None:
         return paired.ratio
-    return _ms(leader) / _ms(new) if leader.outcome.timed else 1 / _ms(new)
+    return _median_ms(leader) / _median_ms(new) if leader.outcome.timed else 1 / _median_ms(new)
 
 
-def _ms(judged: Judged) -> float:
+def _median_ms(judged: Judged) -> float:
     median = judged.outcome.median_ms
     return median if median is not None else 1.0
 
 
 def _best_ms(judged: Iterable[Judged]) -> float | None:
-    return min((_ms(each) for each in judged if each.outcome.timed), default=None)
+    return min((_median_ms(item) for item in judged if item.outcome.timed), default=None)
 
 
 def _faster(ms: float, other: float) -> bool:

@@ -22,11 +22,11 @@ _SHORT_EACH_S: Final = 3.0
 _BASELINE_S: Final = 8.0
 # Of what a limit leaves after the start's judging, this much at most is kept: the rest is for the
 # search, without which there is nothing to confirm.
-_MOST_KEPT: Final = 0.75
+_MAX_RESERVE: Final = 0.75
 FLOOR, NO_GAIN, NO_PROPOSALS, JUDGE = "floor", "no gain", "no proposals", "judge"
 
 
-def used_up(
+def limit_reached(
     record: Record, config: RunConfig, wall: float, *, judging: bool = False
 ) -> tuple[str, str] | None:
     """The limit (reason and detail) that ends a run even in the middle of a round; None: none.
@@ -34,16 +34,16 @@ def used_up(
     The run has taken `wall` seconds. With `judging` there has to be time for one more candidate.
     """
     limits, spent = config.limits, record.total
-    for reason, (used, limit) in _seconds(record, config, wall).items():
-        kept = reserve(record, config, reason)
-        needed = kept + (judging_seconds(record) if judging and kept else 0.0)
+    for reason, (used, limit) in _usage(record, config, wall).items():
+        reserved = reserve(record, config, reason)
+        needed = reserved + (judging_seconds(record) if judging and reserved else 0.0)
         if used + needed >= limit:
-            told = f"{used:.0f} of {limit:.0f} s"
-            if kept and record.confirmed:
-                told += ", too little for another candidate and last session"
-            elif kept:
-                told += f", {kept:.0f} s reserved for the last session"
-            return reason, told
+            detail = f"{used:.0f} of {limit:.0f} s"
+            if reserved and record.confirmed:
+                detail += ", too little for another candidate and last session"
+            elif reserved:
+                detail += f", {reserved:.0f} s reserved for the last session"
+            return reason, detail
     tokens = spent.tokens_in + spent.tokens_out
     if limits.tokens is not None and tokens >= limits.tokens:
         return TOKENS, f"{tokens} of {limits.tokens}"
@@ -52,7 +52,7 @@ def used_up(
     return None
 
 
-def finished(record: Record, config: RunConfig) -> tuple[str, str] | None:
+def stop_reason(record: Record, config: RunConfig) -> tuple[str, str] | None:
     """What ends a run between two rounds; None: go on."""
     strategy, limits, leader = config.strategy, config.limits, record.leader
     fraction = leader.outcome.floor_fraction
@@ -61,7 +61,7 @@ def finished(record: Record, config: RunConfig) -> tuple[str, str] | None:
     closed = record.closed
     if len(closed) >= limits.rounds:
         return ROUNDS, f"{len(closed)} of {limits.rounds}"
-    fruitless = record.fruitless(strategy.least_gain)
+    fruitless = record.rounds_without_gain(strategy.least_gain)
     if leader.outcome.timed and fruitless >= strategy.patience:
         return NO_GAIN, (
             f"{fruitless} rounds in a row gained less than {strategy.least_gain:.0%} or less "
@@ -75,27 +75,27 @@ def seconds_left(record: Record, config: RunConfig, wall: float) -> float | None
 
     The run has taken `wall` seconds. Wall time passes at least as fast as GPU time.
     """
-    return min(_left(record, config, wall).values(), default=None)
+    return min(_remaining(record, config, wall).values(), default=None)
 
 
 def wall_left(record: Record, config: RunConfig, wall: float) -> float | None:
     """Seconds of wall time left for the search; None: no limit. See `seconds_left`."""
-    return _left(record, config, wall).get(TIME)
+    return _remaining(record, config, wall).get(TIME)
 
 
-def _left(record: Record, config: RunConfig, wall: float) -> dict[str, float]:
+def _remaining(record: Record, config: RunConfig, wall: float) -> dict[str, float]:
     """Of TIME and GPU_TIME, where they are limited: seconds left for the search."""
     return {
         reason: max(0.0, limit - used - reserve(record, config, reason))
-        for reason, (used, limit) in _seconds(record, config, wall).items()
+        for reason, (used, limit) in _usage(record, config, wall).items()
     }
 
 
-def _seconds(record: Record, config: RunConfig, wall: float) -> dict[str, tuple[float, float]]:
+def _usage(record: Record, config: RunConfig, wall: float) -> dict[str, tuple[float, float]]:
     """TIME and GPU_TIME, where they are limited: seconds used and the limit."""
     limits = config.limits
-    found = {TIME: (wall, limits.seconds), GPU_TIME: (record.gpu_seconds, limits.gpu_seconds)}
-    return {reason: (used, limit) for reason, (used, limit) in found.items() if limit is not None}
+    usage = {TIME: (wall, limits.seconds), GPU_TIME: (record.gpu_seconds, limits.gpu_seconds)}
+    return {reason: (used, limit) for reason, (used, limit) in usage.items() if limit is not None}
 
 
 def last_chance(
@@ -112,20 +112,20 @@ def last_chance(
     tuned = all(candidate.params or candidate.quick_ms for candidate in candidates)
     last = round_.number >= config.limits.rounds and tuned
     ordered = not asks_model and all(candidate.quick_ms for candidate in candidates)
-    return last or ordered or used_up(record, config, wall, judging=True) is not None
+    return last or ordered or limit_reached(record, config, wall, judging=True) is not None
 
 
 def judging_seconds(record: Record) -> float:
     """Estimated GPU seconds of judging one candidate, from those judged before."""
-    known = [judged.outcome.gpu_seconds for judged in record.history]
-    return max([1.2 * record.start.outcome.gpu_seconds, *known])
+    costs = [judged.outcome.gpu_seconds for judged in record.history]
+    return max([1.2 * record.start.outcome.gpu_seconds, *costs])
 
 
 def reserve(record: Record, config: RunConfig, reason: str = GPU_TIME) -> float:
     """Seconds of TIME or GPU_TIME that are kept for the last session and the profile of the best.
 
     That is the time of a whole last session, unless little would be left for the search: then the
-    time of a short one, and never more than `_MOST_KEPT` of what the start left. So a slow start
+    time of a short one, and never more than `_MAX_RESERVE` of what the start left. So a slow start
     under a short limit is searched as well, at the price of fewer launches in the last session.
     """
     measured = record.standing is not None and record.standing.measured
@@ -135,10 +135,10 @@ def reserve(record: Record, config: RunConfig, reason: str = GPU_TIME) -> float:
     if reason == TIME:
         compiling = _BASELINE_S * len({*config.baselines} - {EAGER} - record.baselines.keys())
     whole = last_session(record, config) + compiling
-    most = _most_kept(record, config, reason)
-    if most is None or whole <= most:
+    cap = _max_reserve(record, config, reason)
+    if cap is None or whole <= cap:
         return whole
-    return min(last_session(record, config, short=True) + compiling, most)
+    return min(last_session(record, config, short=True) + compiling, cap)
 
 
 def last_session(record: Record, config: RunConfig, *, short: bool = False) -> float:
@@ -151,13 +151,13 @@ def last_session(record: Record, config: RunConfig, *, short: bool = False) -> f
     baselines, and the start or the best) it grows by what it takes to start them, since time for
     launches is limited for each. A `short` one has as few launches as a candidate in the search.
     """
-    further = 1 + len({*config.baselines} - {EAGER})
-    times, each = (_SHORT, _SHORT_EACH_S) if short else (_WHOLE, _WHOLE_EACH_S)
+    others = 1 + len({*config.baselines} - {EAGER})
+    factor, each_s = (_SHORT, _SHORT_EACH_S) if short else (_WHOLE, _WHOLE_EACH_S)
     # What was judged in a last session at once has its seconds there.
     judging = record.leader.outcome.gpu_seconds or record.start.outcome.gpu_seconds
     profiled = record.profiles.get(record.start.id)
     profiling = profiled.gpu_seconds if profiled is not None and config.strategy.profiling else 0.0
-    return times * judging + each * further + profiling
+    return factor * judging + each_s * others + profiling
 
 
 def allowance(record: Record, config: RunConfig, wall: float) -> Allowance:
@@ -166,47 +166,47 @@ def allowance(record: Record, config: RunConfig, wall: float) -> Allowance:
     It uses as few launches as the search if time was reserved for a short session only and the
     search left no more. Compiling the baselines may take what is left of the wall time.
     """
-    short, limit = _shortened(record, config), config.limits.seconds
+    short, limit = _is_short(record, config), config.limits.seconds
     if limit is None:
         return Allowance(short)
     left = limit - wall - last_session(record, config, short=short)
     return Allowance(short, min(COMPILE_SECONDS, max(0.0, left)))
 
 
-def _shortened(record: Record, config: RunConfig) -> bool:
+def _is_short(record: Record, config: RunConfig) -> bool:
     limit = config.limits.gpu_seconds
-    most = _most_kept(record, config, GPU_TIME)
-    if limit is None or most is None:
+    cap = _max_reserve(record, config, GPU_TIME)
+    if limit is None or cap is None:
         return False
     whole = last_session(record, config)
-    return whole > most and record.gpu_seconds + whole > limit
+    return whole > cap and record.gpu_seconds + whole > limit
 
 
-def _most_kept(record: Record, config: RunConfig, reason: str) -> float | None:
+def _max_reserve(record: Record, config: RunConfig, reason: str) -> float | None:
     """Seconds of a limit that may be kept from the search; None: no limit."""
     start_s, limit = record.start.outcome.gpu_seconds, config.limits.gpu_seconds
     if reason == TIME:
         start_s, limit = record.started_wall, config.limits.seconds
-    return None if limit is None else _MOST_KEPT * max(0.0, limit - start_s)
+    return None if limit is None else _MAX_RESERVE * max(0.0, limit - start_s)
 
 
-def why_nothing(record: Record) -> str:
+def no_proposals_reason(record: Record) -> str:
     """The proposers' reasons for a round without proposals: only the first of each, since all were
     shown when the round began, and those of a network are long."""
-    found = (record.rounds[number].proposed for number in sorted(record.rounds, reverse=True))
-    proposed = next((each for each in found if each and (each.failures or each.notes)), None)
+    proposals = (record.rounds[number].proposed for number in sorted(record.rounds, reverse=True))
+    proposed = next((item for item in proposals if item and (item.failures or item.notes)), None)
     if proposed is None:
         return ""
-    why = [f"{name}: {said}" for name, said in proposed.failures.items()]
+    why = [f"{name}: {reason}" for name, reason in proposed.failures.items()]
     for name, notes in proposed.notes.items():
         more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
         why += [f"{name}: {note}{more}" for note in notes[:1]]
     return "; ".join(why)
 
 
-def words(stopped: Stopped) -> str:
+def describe_end(stopped: Stopped) -> str:
     """The end of a run in words, for reports and the command."""
-    told = {
+    text = {
         ROUNDS: "all rounds done",
         TIME: "out of time",
         GPU_TIME: "out of GPU time",
@@ -217,4 +217,4 @@ def words(stopped: Stopped) -> str:
         NO_PROPOSALS: "nothing more to try",
         JUDGE: "the judge failed",
     }.get(stopped.reason, stopped.reason)
-    return f"{told} ({stopped.detail})" if stopped.detail else told
+    return f"{text} ({stopped.detail})" if stopped.detail else text

@@ -99,8 +99,8 @@ class Candidate(Proposal):
         repairs: str | None = None,
     ) -> Self:
         """The candidate that a proposal becomes."""
-        own = {"id": digest_id(proposal.source), "form": form, "round": round_, "repairs": repairs}
-        return cls.model_validate(_as_proposed(proposal) | own)
+        data = {"id": digest_id(proposal.source), "form": form, "round": round_, "repairs": repairs}
+        return cls.model_validate(_as_proposed(proposal) | data)
 
     @property
     def proposal(self) -> Proposal:
@@ -156,8 +156,8 @@ class Outcome(Model):
     @property
     def repairable(self) -> bool:
         """Whether a change could repair the failure. A cheat is not repaired."""
-        kept = self.stage in (Stage.DUPLICATE, Stage.RETIRED, Stage.SLOWER)
-        return not (self.right or kept or self.verdict is Verdict.CHEAT)
+        unjudged = self.stage in (Stage.DUPLICATE, Stage.RETIRED, Stage.SLOWER)
+        return not (self.right or unjudged or self.verdict is Verdict.CHEAT)
 
     @property
     def timed(self) -> bool:
@@ -296,7 +296,7 @@ class SearchState(Model, RunOptions):
 
     def judged(self, candidate: str) -> Judged | None:
         """The candidate of this id, if it was judged."""
-        return next((each for each in self.history if each.id == candidate), None)
+        return next((judged for judged in self.history if judged.id == candidate), None)
 
 
 def digest_id(source: str) -> str:

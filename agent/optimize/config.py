@@ -61,11 +61,11 @@ class Strategy(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _earlier(cls, given: Any) -> Any:
+    def _drop_old_fields(cls, data: Any) -> Any:
         """Runs of earlier versions said of leaders apart whether they are profiled."""
-        if isinstance(given, dict):
-            return {name: value for name, value in given.items() if name != "profile_leaders"}
-        return given
+        if isinstance(data, dict):
+            return {name: value for name, value in data.items() if name != "profile_leaders"}
+        return data
 
 
 class RunConfig(Model, RunOptions):

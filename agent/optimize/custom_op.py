@@ -22,7 +22,7 @@ from agent.optimize.config import RunConfig
 from agent.optimize.files import cannot_write, write_atomically
 from agent.optimize.record import Record
 from agent.optimize.run import read_run
-from agent.optimize.summary import CALLED, summarise
+from agent.optimize.summary import FORM_NAMES, summarise
 from judge.problem.binding import Binding, Source, bind
 from judge.problem.kernel import Form
 from judge.sandbox.launch import Zygote
@@ -97,19 +97,19 @@ def write_custom_op(root: Path, target: Path, *, zygote: Zygote | None = None) -
         raise InvalidInputError(f"'{package}' is not a module name: name another folder")
     if target.exists():
         raise InvalidInputError(f"{target} already exists: name another folder")
-    described, outputs = _described(config, zygote)
-    tensors = [parameter.name for parameter in described.parameters]
-    attributes = {name: decode(value) for name, value in described.attributes.items()}
-    bound = bind(signature_of(best.source), len(described.input_names), tensors, attributes)
-    sources = (*bound.positional, *bound.named.values())
-    used = list(dict.fromkeys(source.tensor for source in sources if source.tensor is not None))
-    word = re.sub("[^0-9A-Za-z]", "_", config.problem.stem).lower()
+    description, outputs = _describe_problem(config, zygote)
+    tensors = [parameter.name for parameter in description.parameters]
+    attributes = {name: decode(value) for name, value in description.attributes.items()}
+    binding = bind(signature_of(best.source), len(description.input_names), tensors, attributes)
+    sources = (*binding.positional, *binding.named.values())
+    names = list(dict.fromkeys(source.tensor for source in sources if source.tensor is not None))
+    stem = re.sub("[^0-9A-Za-z]", "_", config.problem.stem).lower()
     about = f"{config.problem.name} by candidate {best.id} of `kb optimize`, a custom op."
     text = _MODULE.format(
         about=about,
-        name=f"kernel_kb::{word}_{best.id}",
-        tensors=used,
-        arguments=_arguments(bound, used),
+        name=f"kernel_kb::{stem}_{best.id}",
+        tensors=names,
+        arguments=_arguments(binding, names),
         single=outputs == 1,
     )
     try:
@@ -125,20 +125,20 @@ def write_custom_op(root: Path, target: Path, *, zygote: Zygote | None = None) -
 def _winner(config: RunConfig, record: Record, root: Path) -> Candidate:
     if record.standing is None:
         raise InvalidInputError(f"the run in {root} has not evaluated its start yet: continue it")
-    found = summarise(config, record, root)
-    if found.given_back is not None:
+    summary = summarise(config, record, root)
+    if summary.given_back is not None:
         raise InvalidInputError(
-            f"the run returned the problem's own model, run with {CALLED[found.given_back]}, "
+            f"the run returned the problem's own model, run with {FORM_NAMES[summary.given_back]}, "
             "which needs no custom op"
         )
-    best = found.best.candidate
+    best = summary.best.candidate
     if best.form is not Form.KERNEL_FUNCTION:
         what = "a CUDA file" if best.form is Form.CUDA else "a whole module (ModelNew)"
         raise InvalidInputError(f"the best is {what}: only a kernel_function becomes a custom op")
     return best
 
 
-def _described(config: RunConfig, zygote: Zygote | None) -> tuple[m.Problem, int]:
+def _describe_problem(config: RunConfig, zygote: Zygote | None) -> tuple[m.Problem, int]:
     """What the problem defines, and how many tensors its model returns."""
     from judge.evaluate.session import (  # noqa: PLC0415 (it starts what loads torch)
         CommandFailedError,
@@ -151,10 +151,10 @@ def _described(config: RunConfig, zygote: Zygote | None) -> tuple[m.Problem, int
     with Session("cpu", zygote=zygote) as session:
         try:
             loading = m.LoadProblem(source=problem.source, device="cpu", dtype=config.dtype)
-            described = session.worker("problem").load_problem(loading)
+            definition = session.worker("problem").load_problem(loading)
         except (CommandFailedError, WorkerError) as error:
             raise KbError(f"the problem's model cannot be built: {error}") from error
-    return described, len(export_graph(problem.source, problem.name, config.dtype, zygote).outputs)
+    return definition, len(export_graph(problem.source, problem.name, config.dtype, zygote).outputs)
 
 
 def signature_of(source: str) -> Callable[..., Any]:
@@ -174,9 +174,9 @@ def signature_of(source: str) -> Callable[..., Any]:
     for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         if arg.annotation is not None:
             arg.annotation = ast.Constant(ast.unparse(arg.annotation))
-    for rest in (arguments.vararg, arguments.kwarg):
-        if rest is not None:
-            rest.annotation = None
+    for variadic in (arguments.vararg, arguments.kwarg):
+        if variadic is not None:
+            variadic.annotation = None
     arguments.defaults = [_literal(default) for default in arguments.defaults]
     arguments.kw_defaults = [default and _literal(default) for default in arguments.kw_defaults]
     stub = ast.FunctionDef(
@@ -186,8 +186,8 @@ def signature_of(source: str) -> Callable[..., Any]:
     scope: dict[str, Any] = {}
     # Literals and nothing else: the file is not trusted.
     exec(compile(module, "signature", "exec"), {"__builtins__": {}}, scope)  # noqa: S102
-    found: Callable[..., Any] = scope[node.name]
-    return found
+    function: Callable[..., Any] = scope[node.name]
+    return function
 
 
 def _literal(node: ast.expr) -> ast.expr:
@@ -199,23 +199,23 @@ def _literal(node: ast.expr) -> ast.expr:
     return node
 
 
-def _arguments(bound: Binding, used: list[str]) -> str:
+def _arguments(binding: Binding, names: list[str]) -> str:
     def value(source: Source) -> str:
         if source.input is not None:
             return f"inputs[{source.input}]"
         if source.tensor is not None:
-            return f"tensors[{used.index(source.tensor)}]"
-        return _spelled(source.value)
+            return f"tensors[{names.index(source.tensor)}]"
+        return _as_literal(source.value)
 
-    told = [value(each) for each in bound.positional]
-    told += [f"{name}={value(each)}" for name, each in bound.named.items()]
-    return ", ".join(told)
+    arguments = [value(source) for source in binding.positional]
+    arguments += [f"{name}={value(source)}" for name, source in binding.named.items()]
+    return ", ".join(arguments)
 
 
-def _spelled(value: Any) -> str:
+def _as_literal(value: Any) -> str:
     """A value as Python; numbers that are none have no literal."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(_spelled, value))}{',' if len(value) == 1 else ''})"
+        return f"({', '.join(map(_as_literal, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)

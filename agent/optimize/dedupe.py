@@ -73,17 +73,17 @@ def _outermost(node: ast.AST) -> Iterable[_Function]:
 
 def _names_outside(node: ast.AST) -> set[str]:
     """Every name that stands outside all functions, and names of functions, classes, imports."""
-    found: set[str] = set()
+    names: set[str] = set()
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(child.name)
+            names.add(child.name)
         if isinstance(child, ast.alias):
-            found.add(child.asname or child.name.partition(".")[0])
+            names.add(child.asname or child.name.partition(".")[0])
         if isinstance(child, ast.Name):
-            found.add(child.id)
+            names.add(child.id)
         if not isinstance(child, _Function):
-            found |= _names_outside(child)
-    return found
+            names |= _names_outside(child)
+    return names
 
 
 def _rename(function: _Function, outside: AbstractSet[str]) -> None:
@@ -92,34 +92,34 @@ def _rename(function: _Function, outside: AbstractSet[str]) -> None:
     names = [node for node in nodes if isinstance(node, ast.Name)]
     if any(node.id in _INTROSPECTION for node in names):
         return
-    fixed: set[str] = {*outside} | {node.arg for node in nodes if isinstance(node, ast.arg)}
+    reserved: set[str] = {*outside} | {node.arg for node in nodes if isinstance(node, ast.arg)}
     for node in nodes:
         if isinstance(node, ast.Global | ast.Nonlocal):
-            fixed |= set(node.names)
+            reserved |= set(node.names)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            fixed.add(node.name)
+            reserved.add(node.name)
         elif isinstance(node, ast.alias):
-            fixed.add(node.asname or node.name.partition(".")[0])
+            reserved.add(node.asname or node.name.partition(".")[0])
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            fixed.add(node.name)
+            reserved.add(node.name)
     numbers = count()
-    renamed: dict[str, str] = {}
+    new_names: dict[str, str] = {}
     for node in names:
-        if isinstance(node.ctx, ast.Store) and node.id not in fixed and node.id not in renamed:
+        if isinstance(node.ctx, ast.Store) and node.id not in reserved and node.id not in new_names:
             # No name of a program can hold a space.
-            renamed[node.id] = f"local {next(numbers)}"
+            new_names[node.id] = f"local {next(numbers)}"
     for node in names:
-        node.id = renamed.get(node.id, node.id)
+        node.id = new_names.get(node.id, node.id)
 
 
 def _cuda(source: str) -> str:
     head = re.match(r"\s*(?:/\*.*?\*/|(?://[^\n]*\n\s*)+)", source, re.DOTALL)
     start = head.end() if head else 0
 
-    def kept(match: re.Match[str]) -> str:
+    def uncomment(match: re.Match[str]) -> str:
         return " " if match.group().startswith(("//", "/*")) else match.group()
 
-    lines = _CUDA_TOKENS.sub(kept, source[start:]).splitlines()
+    lines = _CUDA_TOKENS.sub(uncomment, source[start:]).splitlines()
     leading = source[:start].strip().splitlines()
-    told = [" ".join(line.split()) for line in [*leading, *lines]]
-    return "\n".join(line for line in told if line)
+    normalized = [" ".join(line.split()) for line in [*leading, *lines]]
+    return "\n".join(line for line in normalized if line)

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.optimize.baselines import BaselineCache, Cached, Key
+from agent.optimize.baselines import BaselineCache, CacheEntry, CacheKey
 from agent.optimize.candidate import Baseline, Candidate, Judged, Outcome, Proposal, Stage
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Standing
-from agent.optimize.judge import WHOLE, Allowance, Confirmation, Profiled
+from agent.optimize.judge import WHOLE, Allowance, Confirmation, ProfileResult
 from agent.optimize.judge_pool import JudgePool
 from agent.optimize.judge_process import JudgeError, JudgeLostError
-from agent.optimize.judge_requests import Evaluate, Evaluated, TakeProfile
+from agent.optimize.judge_requests import Evaluate, EvaluationReply, TakeProfile
 from agent.optimize.outcomes import baseline_of, baselines_of, failure, outcome_of, timing_of
 from agent.optimize.run import RunFolder, now
-from agent.optimize.starting import candidate_of, eager_start
+from agent.optimize.starting import eager_start, start_candidate
 from judge.evaluate.options import CALL_SECONDS, COMPILE_SECONDS, EAGER
 from judge.progress import Say
 from kb.errors import InvalidInputError
 from kb.gpus import GpuSpec, find_spec
 
 # Compiling a kernel at its first call takes some seconds, for a few tens of them at worst.
-_LEAST_CALL_S: Final = 30.0
+_MIN_CALL_S: Final = 30.0
 _SHORT_SESSION: Final = "the last session was short, with fewer launches, because GPU time ran out"
 
 
@@ -65,40 +65,40 @@ class GpuJudge:
                 "--kernel"
             )
 
-    def standing(self, given: Proposal | None, say: Say) -> Standing:
-        """See `Judge.standing`. Baselines come from the cache where they are known."""
-        config, described, spec = self._config, self.pool.describe(), self._spec
-        start = candidate_of(given or eager_start(config.problem.source))
-        key = self._key()
-        cached = None if key is None or config.fresh_baselines else self.cache.get(key)
-        if cached is not None and not set(config.baselines) <= set(cached.asked):
-            cached = None
-        last = cached is not None or config.baselines_last
+    def judge_start(self, kernel: Proposal | None, say: Say) -> Standing:
+        """See `Judge.judge_start`. Baselines come from the cache where they are known."""
+        config, host, spec = self._config, self.pool.describe(), self._spec
+        start = start_candidate(kernel or eager_start(config.problem.source))
+        key = self._cache_key()
+        entry = None if key is None or config.fresh_baselines else self.cache.get(key)
+        if entry is not None and not set(config.baselines) <= set(entry.asked):
+            entry = None
+        deferred = entry is not None or config.baselines_last
         # The start is eager PyTorch itself where none is given: once is enough.
-        forms = (EAGER,) if last else self._forms
-        evaluated = self._evaluate(
+        forms = (EAGER,) if deferred else self._forms
+        reply = self._evaluate(
             start,
             say,
             baselines=forms if config.given else tuple(form for form in forms if form != EAGER),
             quick=config.strategy.confirm,
             compile_seconds=self._compile_seconds,
         )
-        evaluation = evaluated.evaluation
+        evaluation = reply.evaluation
         if not config.given:  # eager PyTorch itself calibrates the judge's clock
             evaluation = evaluation.model_copy(update={"calibrated": True})
-        outcome = outcome_of(start, evaluation, gpu_seconds=evaluated.gpu_seconds)
+        outcome = outcome_of(start, evaluation, gpu_seconds=reply.gpu_seconds)
         notes: list[str] = []
         baselines = baselines_of(evaluation)
-        mine = timing_of(evaluation)
-        if mine is not None and not config.given:
-            baselines = {EAGER: baseline_of(mine)} | baselines
-        if cached is not None:
-            notes.append(f"compiled baselines were timed {cached.measured_at} on this kind of GPU")
-            baselines = cached.baselines | baselines
-        elif not last and outcome.timed:
-            notes += self._kept(baselines, self._compile_seconds)
-        if mine is not None:
-            baselines = {"start": baseline_of(mine)} | baselines
+        timing = timing_of(evaluation)
+        if timing is not None and not config.given:
+            baselines = {EAGER: baseline_of(timing)} | baselines
+        if entry is not None:
+            notes.append(f"compiled baselines were timed {entry.measured_at} on this kind of GPU")
+            baselines = entry.baselines | baselines
+        elif not deferred and outcome.timed:
+            notes += self._cache_baselines(baselines, self._compile_seconds)
+        if timing is not None:
+            baselines = {"start": baseline_of(timing)} | baselines
         return Standing(
             start=Judged(candidate=start, outcome=outcome),
             baselines=baselines,
@@ -106,16 +106,16 @@ class GpuJudge:
             ceilings=evaluation.ceilings,
             gpu=spec.name if spec else None,
             architecture=spec.architecture if spec else None,
-            devices=described.devices,
-            versions=described.versions,
+            devices=host.devices,
+            versions=host.versions,
             notes=tuple(notes),
-            baseline_seconds=evaluated.baseline_seconds,
+            baseline_seconds=reply.baseline_seconds,
         )
 
-    def prepared(self, given: Proposal | None) -> Standing:
-        """See `Judge.prepared`."""
+    def unmeasured_start(self, kernel: Proposal | None) -> Standing:
+        """See `Judge.unmeasured_start`."""
         config = self._config
-        start = candidate_of(given or eager_start(config.problem.source))
+        start = start_candidate(kernel or eager_start(config.problem.source))
         return Standing(
             start=Judged(candidate=start, outcome=Outcome(candidate=start.id, stage=Stage.DONE)),
             measured=False,
@@ -129,7 +129,7 @@ class GpuJudge:
         eager = leader.candidate.round == 0 and not self._config.given
         against = [leader.candidate] if leader.outcome.timed and not eager else []
         try:
-            found = self._evaluate(
+            reply = self._evaluate(
                 candidate,
                 say,
                 baselines=(EAGER,),
@@ -142,58 +142,58 @@ class GpuJudge:
             return failure(candidate, Stage.TIME, f"{error} while judging this", attempt)
         outcome = outcome_of(
             candidate,
-            found.evaluation,
+            reply.evaluation,
             against=("leader",),
             attempt=attempt,
-            gpu_seconds=found.gpu_seconds,
+            gpu_seconds=reply.gpu_seconds,
         )
         return outcome.same_over(EAGER, "leader") if eager else outcome
 
     def confirm(
-        self, best: Judged, start: Judged, say: Say, allowed: Allowance = WHOLE
+        self, best: Judged, start: Judged, say: Say, allowance: Allowance = WHOLE
     ) -> Confirmation:
         """See `Judge.confirm`."""
         eager = not self._config.given  # a baseline that is the start need not be timed twice
         against = [start.candidate] if start.id != best.id and not eager else []
-        itself = eager and start.id == best.id
-        beside = tuple(form for form in self._forms if not (itself and form == EAGER))
-        evaluated = self._evaluate(
+        is_start = eager and start.id == best.id
+        contenders = tuple(form for form in self._forms if not (is_start and form == EAGER))
+        reply = self._evaluate(
             best.candidate,
             say,
-            baselines=beside,
+            baselines=contenders,
             against=against,
             kind="-confirmed",
-            quick=allowed.short,
-            compile_seconds=allowed.compile_seconds,
+            quick=allowance.short,
+            compile_seconds=allowance.compile_seconds,
         )
-        evaluation, seconds = evaluated.evaluation, evaluated.gpu_seconds
+        evaluation, seconds = reply.evaluation, reply.gpu_seconds
         outcome = outcome_of(best.candidate, evaluation, against=("start",), gpu_seconds=seconds)
-        found = baselines_of(evaluation, ("start",))
-        mine = timing_of(evaluation)
-        if itself and mine is not None:
-            found = {EAGER: baseline_of(mine)} | found
-        if eager and not itself and EAGER in found:
-            found["start"] = found[EAGER]
+        baselines = baselines_of(evaluation, ("start",))
+        timing = timing_of(evaluation)
+        if is_start and timing is not None:
+            baselines = {EAGER: baseline_of(timing)} | baselines
+        if eager and not is_start and EAGER in baselines:
+            baselines["start"] = baselines[EAGER]
             outcome = outcome.same_over(EAGER, "start")
         notes = list(outcome.disclosures)
-        if outcome.timed and allowed.short:
+        if outcome.timed and allowance.short:
             notes.append(_SHORT_SESSION)
         if outcome.timed:
-            forms = {name: baseline for name, baseline in found.items() if name != "start"}
-            notes += self._kept(forms, allowed.compile_seconds)
-        return Confirmation(outcome, found, tuple(notes), evaluated.baseline_seconds)
+            forms = {name: baseline for name, baseline in baselines.items() if name != "start"}
+            notes += self._cache_baselines(forms, allowance.compile_seconds)
+        return Confirmation(outcome, baselines, tuple(notes), reply.baseline_seconds)
 
     @property
     def _call_seconds(self) -> float:
         """Time limit of one call: half of the run's GPU time, so that a hang cannot use it all."""
-        most = self._config.limits.gpu_seconds
-        return CALL_SECONDS if most is None else min(CALL_SECONDS, max(_LEAST_CALL_S, most / 2))
+        limit = self._config.limits.gpu_seconds
+        return CALL_SECONDS if limit is None else min(CALL_SECONDS, max(_MIN_CALL_S, limit / 2))
 
     @property
     def _compile_seconds(self) -> float:
         """Of baselines at the start: half of the run's time, so that the rest is searched in."""
-        most = self._config.limits.seconds
-        return COMPILE_SECONDS if most is None else min(COMPILE_SECONDS, most / 2)
+        limit = self._config.limits.seconds
+        return COMPILE_SECONDS if limit is None else min(COMPILE_SECONDS, limit / 2)
 
     @property
     def _forms(self) -> tuple[str, ...]:
@@ -206,29 +206,29 @@ class GpuJudge:
         gpu = self.pool.describe().gpu
         return find_spec(gpu, self.specs) if gpu is not None else None
 
-    def _key(self) -> Key | None:
+    def _cache_key(self) -> CacheKey | None:
         """Cache key of this problem's baselines; None without a GPU."""
         if self._spec is None:
             return None
-        return Key.of(self._config, self._spec.name, self.pool.describe().versions)
+        return CacheKey.of(self._config, self._spec.name, self.pool.describe().versions)
 
-    def _kept(self, baselines: dict[str, Baseline], seconds: float) -> list[str]:
+    def _cache_baselines(self, baselines: dict[str, Baseline], seconds: float) -> list[str]:
         """Cache the times of baselines, which had so many seconds to compile, for other runs; a
         note if that fails."""
-        key = self._key()
+        key = self._cache_key()
         if key is None:
             return []
         # What had not compiled within a limit may do so in another run.
-        asked = self._forms if seconds >= COMPILE_SECONDS else tuple(baselines)
-        before = self.cache.get(key) or Cached(key=key, measured_at=now(), baselines={})
-        cached = Cached(
+        attempted = self._forms if seconds >= COMPILE_SECONDS else tuple(baselines)
+        previous = self.cache.get(key) or CacheEntry(key=key, measured_at=now(), baselines={})
+        entry = CacheEntry(
             key=key,
             measured_at=now(),
-            baselines=before.baselines | baselines,
-            asked=tuple(dict.fromkeys((*before.asked, *asked))),
+            baselines=previous.baselines | baselines,
+            asked=tuple(dict.fromkeys((*previous.asked, *attempted))),
         )
-        unsaved = self.cache.put(cached)
-        return [unsaved] if unsaved else []
+        note = self.cache.put(entry)
+        return [note] if note else []
 
     def _evaluate(
         self,
@@ -240,42 +240,42 @@ class GpuJudge:
         kind: str = "",
         quick: bool = False,
         compile_seconds: float = COMPILE_SECONDS,
-    ) -> Evaluated:
+    ) -> EvaluationReply:
         folder = self.folder
         with self.pool.lend() as (process, device):
             request = Evaluate.like(
                 self._config,
                 problem=folder.problem_path.resolve(),
-                kernel=folder.keep(candidate).resolve(),
+                kernel=folder.keep_candidate(candidate).resolve(),
                 device=device,
-                against=tuple(folder.keep(each).resolve() for each in against),
+                against=tuple(folder.keep_candidate(other).resolve() for other in against),
                 baselines=baselines,
                 quick=quick,
                 call_seconds=self._call_seconds,
                 compile_seconds=compile_seconds,
             )
-            found = process.ask(request, say)
-        folder.keep_evaluation(candidate.id, found.evaluation, kind)
-        return found
+            reply = process.ask(request, say)
+        folder.keep_evaluation(candidate.id, reply.evaluation, kind)
+        return reply
 
-    def profile(self, candidate: Candidate, say: Say) -> Profiled:
+    def profile(self, candidate: Candidate, say: Say) -> ProfileResult:
         """See `Judge.profile`."""
         if self._config.interpret:
-            return Profiled(None, ("nothing is profiled in a dry run",))
+            return ProfileResult(None, ("nothing is profiled in a dry run",))
         try:
             with self.pool.lend() as (process, device):
                 request = TakeProfile.like(
                     self._config,
                     problem=self.folder.problem_path.resolve(),
-                    kernel=self.folder.keep(candidate).resolve(),
+                    kernel=self.folder.keep_candidate(candidate).resolve(),
                     device=device,
                     trust=True,  # it was judged, and the profiler works under fewer layers
                 )
-                found = process.ask(request, say)
+                reply = process.ask(request, say)
         except (JudgeError, JudgeLostError) as error:
-            return Profiled(None, (f"not profiled: {error}",))
-        self.folder.keep_profile(candidate.id, found.profile)
-        return Profiled(found.profile.metrics or None, found.profile.notes, found.gpu_seconds)
+            return ProfileResult(None, (f"not profiled: {error}",))
+        self.folder.keep_profile(candidate.id, reply.profile)
+        return ProfileResult(reply.profile.metrics or None, reply.profile.notes, reply.gpu_seconds)
 
     def cancel(self) -> None:
         """End all processes."""

@@ -11,7 +11,7 @@ from agent.optimize.files import RunFolderError, cannot_write, sync_folder
 from kb.refusals import first_problem
 
 
-def read(path: Path) -> tuple[list[Event], int]:
+def read_events(path: Path) -> tuple[list[Event], int]:
     """The events, and the length in bytes of the file's sound part.
 
     A last line without its end is what a kill leaves of a write: it did not happen.
@@ -28,9 +28,9 @@ def read(path: Path) -> tuple[list[Event], int]:
     except OSError as error:
         raise RunFolderError(f"cannot read {path}: {error.strerror}") from error
     events: list[Event] = []
-    sound = 0
+    valid = 0
     for number, line in enumerate(data.splitlines(keepends=True), 1):
-        end = sound + len(line)
+        end = valid + len(line)
         if not line.endswith(b"\n"):
             break
         try:
@@ -40,8 +40,8 @@ def read(path: Path) -> tuple[list[Event], int]:
                 break  # a torn page: the line's end reached the disk, its middle did not
             what = first_problem(error)
             raise RunFolderError(f"{path}:{number}: not an event of a run: {what}") from error
-        sound = end
-    return events, sound
+        valid = end
+    return events, valid
 
 
 class Journal:
@@ -49,7 +49,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.events, self._sound = read(path)
+        self.events, self._valid_bytes = read_events(path)
         try:
             new = not path.exists()
             self._file = path.open("ab", buffering=0)
@@ -79,11 +79,11 @@ class Journal:
             with suppress(OSError):
                 self._cut()
             raise cannot_write(self._path, error) from error
-        self._sound += len(line)
+        self._valid_bytes += len(line)
 
     def _cut(self) -> None:
-        if os.fstat(self._file.fileno()).st_size != self._sound:
-            self._file.truncate(self._sound)
+        if os.fstat(self._file.fileno()).st_size != self._valid_bytes:
+            self._file.truncate(self._valid_bytes)
 
     def close(self) -> None:
         """End writing."""

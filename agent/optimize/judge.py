@@ -8,7 +8,7 @@ from judge.evaluate.options import COMPILE_SECONDS
 from judge.progress import Say
 
 
-class Profiled(NamedTuple):
+class ProfileResult(NamedTuple):
     """Result of profiling."""
 
     metrics: dict[str, float] | None
@@ -50,7 +50,7 @@ class Judge(Protocol):
     def slots(self) -> int:
         """How many candidates may be judged at once, each from a thread of its own."""
 
-    def standing(self, given: Proposal | None, say: Say) -> Standing:
+    def judge_start(self, kernel: Proposal | None, say: Say) -> Standing:
         """Evaluate the start (eager PyTorch where no kernel is given), eager, and the compiled
         baselines as far as they are known or `RunConfig.baselines_last` does not leave them for
         `confirm`.
@@ -62,7 +62,7 @@ class Judge(Protocol):
             incomplete. A start that is not right is no error here.
         """
 
-    def prepared(self, given: Proposal | None) -> Standing:
+    def unmeasured_start(self, kernel: Proposal | None) -> Standing:
         """The start and the card as the config has them; nothing is run, and no GPU is needed.
 
         Raises
@@ -74,11 +74,11 @@ class Judge(Protocol):
     def judge(self, candidate: Candidate, leader: Judged, attempt: int, say: Say) -> Outcome:
         """Check and time a candidate beside the leader; its ratio is over `leader`."""
 
-    def profile(self, candidate: Candidate, say: Say) -> Profiled:
+    def profile(self, candidate: Candidate, say: Say) -> ProfileResult:
         """Profile a candidate that is right; metrics are None where that cannot be done."""
 
     def confirm(
-        self, best: Judged, start: Judged, say: Say, allowed: Allowance = WHOLE
+        self, best: Judged, start: Judged, say: Say, allowance: Allowance = WHOLE
     ) -> Confirmation:
         """Time the best once more, beside the start and all baselines. Where nothing is better
         than the start, that is the best.

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agent.optimize.judge_process import JudgeError
-from agent.optimize.judge_requests import Kept, Request
+from agent.optimize.judge_requests import JudgeState, Request
 from judge.memory import advised
 from judge.progress import Progress
 from judge.sandbox.layers import IncompleteSandboxError
@@ -36,12 +36,12 @@ def main(descriptor: int) -> None:
                 replies.write(write_message(message) + "\n")
                 replies.flush()
 
-        kept = Kept()
-        for line in _requests():
+        state = JudgeState()
+        for line in _read_requests():
             try:
-                send(read_request(line).answer(kept, send))
+                send(read_request(line).answer(state, send))
             except Exception as error:
-                kept.forget()  # it may be what is broken
+                state.forget()  # it may be what is broken
                 send(error)
 
 
@@ -69,25 +69,25 @@ def read_request(line: str) -> Request[Any]:
     """
     data = json.loads(line)
     module, _, name = data["request"].partition(":")
-    kind = getattr(importlib.import_module(module), name)
-    if not issubclass(kind, Request):
+    request_class = getattr(importlib.import_module(module), name)
+    if not issubclass(request_class, Request):
         raise ValueError(f"{name} is not a request")  # noqa: TRY004 (a value of the line)
-    found: Request[Any] = kind.model_validate(data["fields"])
-    return found
+    request: Request[Any] = request_class.model_validate(data["fields"])
+    return request
 
 
-def _requests() -> Iterator[str]:
-    waiting: queue.Queue[str] = queue.Queue()
+def _read_requests() -> Iterator[str]:
+    lines: queue.Queue[str] = queue.Queue()
 
     def listen() -> None:
         for line in sys.stdin:
-            waiting.put(line)
+            lines.put(line)
         # The parent is gone or wants an end: nothing that runs here is of use to anybody.
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
-        yield waiting.get()
+        yield lines.get()
 
 
 if __name__ == "__main__":

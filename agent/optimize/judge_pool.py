@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from agent.optimize.config import RunConfig
 from agent.optimize.judge_process import JudgeProcess
-from agent.optimize.judge_requests import Describe, Described, Request
+from agent.optimize.judge_requests import Describe, DeviceInfo, Request
 from judge.progress import Say, silent
 
 R = TypeVar("R", bound=BaseModel)
@@ -42,7 +42,7 @@ class JudgePool:
     def __post_init__(self) -> None:
         self._all: list[Worker] = []
         self._free: queue.SimpleQueue[tuple[Worker, str]] = queue.SimpleQueue()
-        self._described: Described | None = None
+        self._description: DeviceInfo | None = None
 
     @property
     def size(self) -> int:
@@ -50,27 +50,27 @@ class JudgePool:
         self.describe()
         return len(self._all)
 
-    def describe(self) -> Described:
+    def describe(self) -> DeviceInfo:
         """Find the devices and make a process for each, once."""
-        if self._described is None:
+        if self._description is None:
             self._all.append(self.start_process())
-            found = self._all[0].ask(Describe.like(self.config), silent)
-            devices = found.devices * (self.processes if self.config.interpret else 1)
+            description = self._all[0].ask(Describe.like(self.config), silent)
+            devices = description.devices * (self.processes if self.config.interpret else 1)
             self._all += [self.start_process() for _ in devices[1:]]
-            for lent in zip(self._all, devices, strict=True):
-                self._free.put(lent)
-            self._described = found
-        return self._described
+            for slot in zip(self._all, devices, strict=True):
+                self._free.put(slot)
+            self._description = description
+        return self._description
 
     @contextmanager
     def lend(self) -> Iterator[tuple[Worker, str]]:
         """Borrow a process and its device; waits until one is free."""
         self.describe()
-        taken = self._free.get()
+        slot = self._free.get()
         try:
-            yield taken
+            yield slot
         finally:
-            self._free.put(taken)
+            self._free.put(slot)
 
     def ask(self, request: Request[R], say: Say = silent) -> R:
         """The answer of any free process; raises as `JudgeProcess.ask`."""

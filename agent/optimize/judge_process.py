@@ -28,7 +28,7 @@ SILENCE_S: Final = 900.0
 _WAIT_S: Final = 2400.0
 # An evaluation has some tens of kilobytes.
 _LINE_BYTES: Final = 16 << 20
-_SAID: Final = 300
+_MAX_ERROR_CHARS: Final = 300
 MODULE: Final = (sys.executable, "-m", "agent.optimize.judge_main")
 
 
@@ -47,8 +47,8 @@ class JudgeError(KbError):
 
 def write_request(request: Request[R]) -> str:
     """A request as a line, which `agent.optimize.judge_main` reads."""
-    kind = type(request)
-    name = f"{kind.__module__}:{kind.__qualname__}"
+    request_class = type(request)
+    name = f"{request_class.__module__}:{request_class.__qualname__}"
     return json.dumps({"request": name, "fields": request.model_dump(mode="json")})
 
 
@@ -87,7 +87,7 @@ class JudgeProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: int | None = None
         self._errors: IO[bytes] | None = None
-        self._left = b""
+        self._buffer = b""
         self._closed = False
         self._lock = threading.Lock()
 
@@ -108,18 +108,18 @@ class JudgeProcess:
             self._process.stdin.write(write_request(request).encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise self._lost("died") from None
-        until = time.monotonic() + self.silence
+            raise self._lost_error("died") from None
+        deadline = time.monotonic() + self.silence
         while True:
             try:
-                found = read_message(request, self._line(until))
+                message = read_message(request, self._read_line(deadline))
             except (ValueError, TypeError, KeyError):
-                raise self._lost("sent an invalid answer") from None
-            if not isinstance(found, Progress):
-                return found
-            say(found)
-            patience = _WAIT_S if found.step is Step.WAIT else self.silence
-            until = time.monotonic() + patience
+                raise self._lost_error("sent an invalid answer") from None
+            if not isinstance(message, Progress):
+                return message
+            say(message)
+            patience = _WAIT_S if message.step is Step.WAIT else self.silence
+            deadline = time.monotonic() + patience
 
     def _start(self) -> None:
         with self._lock:
@@ -130,7 +130,7 @@ class JudgeProcess:
             self._drop()
             reading, writing = os.pipe()
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (kept as long as the process)
-            self._replies, self._left = reading, b""
+            self._replies, self._buffer = reading, b""
             try:
                 self._process = subprocess.Popen(
                     [*self.command, str(writing)],
@@ -148,27 +148,27 @@ class JudgeProcess:
             finally:
                 os.close(writing)
 
-    def _line(self, until: float) -> bytes:
+    def _read_line(self, deadline: float) -> bytes:
         assert self._replies is not None
-        parts = [self._left]
-        length = len(self._left)
+        parts = [self._buffer]
+        length = len(self._buffer)
         with selectors.DefaultSelector() as selector:
             selector.register(self._replies, selectors.EVENT_READ)
             while b"\n" not in parts[-1]:
-                left = until - time.monotonic()
-                if left <= 0 or not selector.select(left):
-                    raise self._lost(f"sent nothing for {self.silence:.0f} s")
+                remaining = deadline - time.monotonic()
+                if remaining <= 0 or not selector.select(remaining):
+                    raise self._lost_error(f"sent nothing for {self.silence:.0f} s")
                 data = os.read(self._replies, 1 << 16)
                 if not data:
-                    raise self._lost("died")
+                    raise self._lost_error("died")
                 parts.append(data)
                 length += len(data)
                 if length > _LINE_BYTES:
-                    raise self._lost("sent too long an answer")
-        line, _, self._left = b"".join(parts).partition(b"\n")
+                    raise self._lost_error("sent too long an answer")
+        line, _, self._buffer = b"".join(parts).partition(b"\n")
         return line
 
-    def _lost(self, how: str) -> JudgeLostError:
+    def _lost_error(self, how: str) -> JudgeLostError:
         process, errors = self._process, self._errors
         code: int | None = None
         if process is not None:
@@ -177,9 +177,9 @@ class JudgeProcess:
         detail = "" if code is None else f" with status {code}"
         if errors is not None:
             size = errors.seek(0, os.SEEK_END)
-            errors.seek(max(0, size - _SAID * 4))
+            errors.seek(max(0, size - _MAX_ERROR_CHARS * 4))
             lines = errors.read().decode(errors="replace").strip().splitlines()
-            detail += f": {lines[-1][:_SAID]}" if lines else ""
+            detail += f": {lines[-1][:_MAX_ERROR_CHARS]}" if lines else ""
         self._drop()
         return JudgeLostError(f"the judging process {how}{detail}")
 

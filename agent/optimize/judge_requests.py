@@ -19,7 +19,7 @@ from judge.progress import Progress, Say, Step
 R = TypeVar("R", bound=BaseModel)
 
 
-class Kept:
+class JudgeState:
     """State that a judging process keeps between requests."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Kept:
         if interpret in self._zygotes:
             return
         executor = ThreadPoolExecutor(1, thread_name_prefix="zygote")
-        begun = self._zygotes[interpret] = executor.submit(Zygote, interpret=interpret)
-        self._stack.callback(lambda: begun.result().close())
+        future = self._zygotes[interpret] = executor.submit(Zygote, interpret=interpret)
+        self._stack.callback(lambda: future.result().close())
         executor.shutdown(wait=False)
 
     def forget(self) -> None:
@@ -60,7 +60,7 @@ class Request(Model, Generic[R]):
     reply: ClassVar[type[BaseModel]]
     """Type of the reply: `R`."""
 
-    def answer(self, kept: Kept, say: Say) -> R:
+    def answer(self, state: JudgeState, say: Say) -> R:
         """Do what is asked.
 
         Raises
@@ -71,7 +71,7 @@ class Request(Model, Generic[R]):
         raise NotImplementedError
 
 
-class Described(Model):
+class DeviceInfo(Model):
     """Usable devices: the first one and all others of its model."""
 
     devices: tuple[str, ...]
@@ -80,16 +80,16 @@ class Described(Model):
     versions: dict[str, str] = Field(default_factory=dict)
 
 
-class Describe(Request[Described], RunOptions):
+class Describe(Request[DeviceInfo], RunOptions):
     """Ask which devices there are."""
 
-    reply = Described
+    reply = DeviceInfo
 
-    def answer(self, kept: Kept, say: Say) -> Described:  # noqa: ARG002 (see `Request`)
+    def answer(self, state: JudgeState, say: Say) -> DeviceInfo:  # noqa: ARG002 (see `Request`)
         """See `Request.answer`."""
         from judge.evaluate.host import describe_host, resolve_device  # noqa: PLC0415
 
-        kept.prepare(interpret=self.interpret)
+        state.prepare(interpret=self.interpret)
         with loading_torch():
             device = resolve_device(self.device, interpret=self.interpret)
         host = describe_host(device)
@@ -99,10 +99,10 @@ class Describe(Request[Described], RunOptions):
 
             names = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
             devices = [f"cuda:{n}" for n, name in enumerate(names) if name == host.gpu]
-        return Described(devices=tuple(devices), gpu=host.gpu, versions=host.versions)
+        return DeviceInfo(devices=tuple(devices), gpu=host.gpu, versions=host.versions)
 
 
-class Evaluated(Model):
+class EvaluationReply(Model):
     """An evaluation and its cost."""
 
     evaluation: Evaluation
@@ -112,60 +112,60 @@ class Evaluated(Model):
     """Seconds of compiling and tuning baselines."""
 
 
-class Evaluate(Request[Evaluated], Options):
+class Evaluate(Request[EvaluationReply], Options):
     """Judge a kernel file."""
 
-    reply = Evaluated
+    reply = EvaluationReply
 
     problem: Path
     kernel: Path
 
-    def answer(self, kept: Kept, say: Say) -> Evaluated:
+    def answer(self, state: JudgeState, say: Say) -> EvaluationReply:
         """See `Request.answer`."""
         with loading_torch():
             from judge.evaluate.judge import evaluate  # noqa: PLC0415
 
         watch = Stopwatch()
 
-        def told(progress: Progress) -> None:
-            watch.hear(progress.step)
+        def report(progress: Progress) -> None:
+            watch.record(progress.step)
             say(progress)
 
-        found = evaluate(
+        evaluation = evaluate(
             self.problem,
             self.kernel,
             self,
-            zygote=kept.zygote(interpret=self.interpret),
+            zygote=state.zygote(interpret=self.interpret),
             # A search measures them once, its last evaluation anew.
-            ceilings=kept.ceilings.get(self.device) if self.quick else None,
-            on_progress=told,
+            ceilings=state.ceilings.get(self.device) if self.quick else None,
+            on_progress=report,
         )
-        if found.ceilings is not None:
-            kept.ceilings[self.device] = found.ceilings
-        held, compiling = watch.seconds()
-        return Evaluated(
-            evaluation=found,
-            gpu_seconds=0.0 if self.interpret else held - compiling,
+        if evaluation.ceilings is not None:
+            state.ceilings[self.device] = evaluation.ceilings
+        total, compiling = watch.seconds()
+        return EvaluationReply(
+            evaluation=evaluation,
+            gpu_seconds=0.0 if self.interpret else total - compiling,
             baseline_seconds=compiling,
         )
 
 
-class Profiled(Model):
+class ProfileReply(Model):
     """A profile and its GPU seconds."""
 
     profile: Profile
     gpu_seconds: float = 0.0
 
 
-class TakeProfile(Request[Profiled], RunOptions):
+class TakeProfile(Request[ProfileReply], RunOptions):
     """Profile a kernel file."""
 
-    reply = Profiled
+    reply = ProfileReply
 
     problem: Path
     kernel: Path
 
-    def answer(self, kept: Kept, say: Say) -> Profiled:
+    def answer(self, state: JudgeState, say: Say) -> ProfileReply:
         """See `Request.answer`."""
         from judge.evaluate.clocks import card_id  # noqa: PLC0415 (these load torch)
         from judge.evaluate.gpulock import locked  # noqa: PLC0415
@@ -175,7 +175,7 @@ class TakeProfile(Request[Profiled], RunOptions):
         from judge.profile.profiler import profile  # noqa: PLC0415
 
         device = self.device or "cuda:0"
-        asked = ProfileRequest.like(
+        request = ProfileRequest.like(
             self,
             problem=ProblemFile.read(self.problem),
             kernel=KernelFile.read(self.kernel),
@@ -186,8 +186,8 @@ class TakeProfile(Request[Profiled], RunOptions):
         # Held here, so that waiting for it is no time on the card.
         with locked(card_id(device), say=say):
             start = time.perf_counter()
-            found = profile(asked, kept.zygote(interpret=False))
-            return Profiled(profile=found, gpu_seconds=time.perf_counter() - start)
+            result = profile(request, state.zygote(interpret=False))
+            return ProfileReply(profile=result, gpu_seconds=time.perf_counter() - start)
 
 
 class Stopwatch:
@@ -199,7 +199,7 @@ class Stopwatch:
         self._compiling: float | None = None
         self._compiled = 0.0
 
-    def hear(self, step: Step) -> None:
+    def record(self, step: Step) -> None:
         """Take note of a step."""
         moment = self._clock()
         if self._since is None and step is Step.HOLD:
@@ -212,5 +212,5 @@ class Stopwatch:
         """Seconds since the card was had, and those of them in which baselines compiled."""
         if self._since is None:
             return 0.0, 0.0
-        self.hear(Step.WORK)
+        self.record(Step.WORK)
         return self._clock() - self._since, self._compiled

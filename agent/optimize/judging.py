@@ -10,7 +10,7 @@ from agent.optimize.dedupe import digest
 from agent.optimize.events import Confirmed, Event, Repaired, WasJudged
 from agent.optimize.files import RunFolderError
 from agent.optimize.judge import Allowance, Confirmation, Judge
-from agent.optimize.offers import add_spending, candidate_of, unreadable
+from agent.optimize.offers import add_spending, candidate_of, unreadable_outcome
 from agent.optimize.outcomes import describe, failure
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record, Round
@@ -19,7 +19,7 @@ from judge.progress import Say
 from kb.errors import KbError
 
 # So many failures of the judge itself in a row are no candidate's fault.
-MOST_LOST: Final = 4
+MAX_FAILURES: Final = 4
 # On an H200 the judge's times were within 2.3 % of 32 quick timings, and had the same order for all
 # 19 pairs of one problem's that were further apart than this.
 _BEHIND: Final = 1.01
@@ -33,12 +33,12 @@ class JudgeFailsError(KbError):
     """The judge failed again and again."""
 
 
-def _quickest(candidate: Candidate) -> tuple[bool, float]:
+def _quick_key(candidate: Candidate) -> tuple[bool, float]:
     quick = candidate.quick_ms
     return quick is None, quick or 0.0
 
 
-class _Next(NamedTuple):
+class _Attempt(NamedTuple):
     """The next attempt of a proposal."""
 
     candidate: Candidate
@@ -64,18 +64,18 @@ class RoundJudging:
     """How often at most."""
     append: Callable[[type[Event], Mapping[str, object]], None]
     """Records an event, given its fields beside time."""
-    all_count: bool
+    judge_all: bool
     """Judge also what quick timings say is slower than one that is right: a model learns from it,
     and may combine the two."""
     may_go_on: Callable[[], bool]
     """Asked before each judging and repair; False leaves the rest out."""
-    teller: Callable[[str], Say]
+    reporter: Callable[[str], Say]
     """Makes the callback for a candidate's progress, given its id."""
 
     def __post_init__(self) -> None:
         assert self.round.proposed is not None
         self._proposed = self.round.proposed.candidates
-        self._lost = 0
+        self._failures = 0
         self._paused: PausedError | None = None
 
     def run_last(self, allowance: Callable[[], Allowance]) -> None:
@@ -88,29 +88,29 @@ class RoundJudging:
             candidate = self._proposed[position]
             if (position, 1) in self.round.judged:
                 continue
-            found: Confirmation | None = None
-            outcome = unreadable(candidate, 1)
+            confirmation: Confirmation | None = None
+            outcome = unreadable_outcome(candidate, 1)
             if outcome is None:
-                unknown = failure(candidate, Stage.TIME, "it is not judged yet")
-                unjudged = Judged(candidate=candidate, outcome=unknown)
-                say = self.teller(candidate.id)
+                placeholder = failure(candidate, Stage.TIME, "it is not judged yet")
+                unjudged = Judged(candidate=candidate, outcome=placeholder)
+                say = self.reporter(candidate.id)
                 try:
-                    found = self.judge.confirm(unjudged, self.record.start, say, allowance())
-                    outcome = found.outcome
+                    confirmation = self.judge.confirm(unjudged, self.record.start, say, allowance())
+                    outcome = confirmation.outcome
                 except PausedError:
                     raise
                 except KbError as error:
                     outcome = failure(candidate, Stage.TIME, describe(error))
-            if found is None or not outcome.timed:
-                self._was_judged(position, candidate, outcome)
+            if confirmation is None or not outcome.timed:
+                self._record_judged(position, candidate, outcome)
                 if not self.may_go_on():
                     return
                 continue
             outcome = outcome.same_over("start", "leader")  # see `budget.last_chance`
-            # One evaluation is counted once.
-            free = outcome.model_copy(update={"gpu_seconds": 0.0})
-            self._was_judged(position, candidate, free)
-            self.append(Confirmed, found._replace(outcome=outcome).fields(candidate))
+            # One evaluation is uncounted once.
+            uncounted = outcome.model_copy(update={"gpu_seconds": 0.0})
+            self._record_judged(position, candidate, uncounted)
+            self.append(Confirmed, confirmation._replace(outcome=outcome).fields(candidate))
             return
 
     def run(self) -> bool:
@@ -119,7 +119,7 @@ class RoundJudging:
         Raises
         ------
         JudgeFailsError
-            The judge itself failed `MOST_LOST` times in a row.
+            The judge itself failed `MAX_FAILURES` times in a row.
         EndOfRecordError
             A replayed record has no more.
         RunFolderError
@@ -127,12 +127,12 @@ class RoundJudging:
         PausedError
             A repair waits for its proposer; all other proposals were judged.
         """
-        every = range(len(self._proposed)) if self.all_count else self._by_quick_times()
+        positions = range(len(self._proposed)) if self.judge_all else self._by_quick_times()
         # Finished proposals, and those that wait for a repair, need no judge.
-        waiting = [each for each in every if not self.may_go_on() or self._step(each) is not None]
+        waiting = [i for i in positions if not self.may_go_on() or self._step(i) is not None]
         if not waiting and self._paused is not None:
             raise self._paused
-        running: dict[Future[Outcome], tuple[int, _Next]] = {}
+        running: dict[Future[Outcome], tuple[int, _Attempt]] = {}
         slots = self.judge.slots if waiting else 1
         executor = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="judge")
         try:
@@ -141,14 +141,14 @@ class RoundJudging:
                     position = waiting.pop(0)
                     step = self._step(position)
                     if step is not None:
-                        running[executor.submit(self._one, step)] = (position, step)
+                        running[executor.submit(self._judge_one, step)] = (position, step)
                 if not running:
                     if waiting:
                         return False
                     continue
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    position, step = running.pop(done)
-                    self._finish(position, step, done.result())
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    position, step = running.pop(future)
+                    self._finish(position, step, future.result())
                     waiting.insert(0, position)
         except BaseException:
             if running:
@@ -162,81 +162,81 @@ class RoundJudging:
 
     def _by_quick_times(self) -> Sequence[int]:
         """Positions of the proposals, the fastest in quick timings first."""
-        return sorted(range(len(self._proposed)), key=lambda at: _quickest(self._proposed[at]))
+        return sorted(range(len(self._proposed)), key=lambda i: _quick_key(self._proposed[i]))
 
-    def _one(self, step: _Next) -> Outcome:
+    def _judge_one(self, step: _Attempt) -> Outcome:
         """Judge one candidate, in a thread. Only errors that end the run are raised."""
-        bad = unreadable(step.candidate, step.attempt)
-        if bad is not None:
-            return bad
+        outcome = unreadable_outcome(step.candidate, step.attempt)
+        if outcome is not None:
+            return outcome
         try:
             return self.judge.judge(
-                step.candidate, self.leader, step.attempt, self.teller(step.candidate.id)
+                step.candidate, self.leader, step.attempt, self.reporter(step.candidate.id)
             )
         except (RunFolderError, EndOfRecordError, PausedError):
             raise
         except Exception as error:
             return failure(step.candidate, Stage.TIME, describe(error), step.attempt)
 
-    def _slower(self, candidate: Candidate, attempt: int) -> Outcome | None:
+    def _slower_outcome(self, candidate: Candidate, attempt: int) -> Outcome | None:
         """The outcome of a proposal that quick timings say is behind one that is right."""
         quick = candidate.quick_ms
-        if self.all_count or quick is None:
+        if self.judge_all or quick is None:
             return None
-        known = [
+        timed = [
             (judged.candidate.quick_ms, judged.id)
             for judged in (self.leader, *self.round.in_order())
             if judged.outcome.timed and judged.candidate.quick_ms is not None
         ]
-        best = min(known, default=None)
+        best = min(timed, default=None)
         if best is None or quick <= _BEHIND * best[0]:
             return None
-        told = f"{quick:.4g} ms in quick timings, where {best[1]} took {best[0]:.4g} ms"
-        return failure(candidate, Stage.SLOWER, told, attempt)
+        reason = f"{quick:.4g} ms in quick timings, where {best[1]} took {best[0]:.4g} ms"
+        return failure(candidate, Stage.SLOWER, reason, attempt)
 
-    def _was_judged(self, position: int, candidate: Candidate, outcome: Outcome) -> None:
+    def _record_judged(self, position: int, candidate: Candidate, outcome: Outcome) -> None:
         judged = Judged(candidate=candidate, outcome=outcome)
-        place = {"round": self.round.number, "position": position}
-        self.append(WasJudged, {**place, "judged": judged})
+        fields = {"round": self.round.number, "position": position}
+        self.append(WasJudged, {**fields, "judged": judged})
 
-    def _finish(self, position: int, step: _Next, outcome: Outcome) -> None:
-        self._was_judged(position, step.candidate, outcome)
-        lost = outcome.stage is Stage.TIME and outcome.verdict is None
-        self._lost = self._lost + 1 if lost else 0
-        if self._lost >= MOST_LOST:
-            raise JudgeFailsError(f"{self._lost} times in a row: {outcome.reasons[0]}")
+    def _finish(self, position: int, step: _Attempt, outcome: Outcome) -> None:
+        self._record_judged(position, step.candidate, outcome)
+        judge_failed = outcome.stage is Stage.TIME and outcome.verdict is None
+        self._failures = self._failures + 1 if judge_failed else 0
+        if self._failures >= MAX_FAILURES:
+            raise JudgeFailsError(f"{self._failures} times in a row: {outcome.reasons[0]}")
 
-    def _step(self, position: int) -> _Next | None:
-        """As `_next`; None also where a repair has to wait, which `run` raises at its end."""
+    def _step(self, position: int) -> _Attempt | None:
+        """As `_next_try`; None also where a repair has to wait, which `run` raises at its end."""
         try:
-            return self._next(position)
+            return self._next_try(position)
         except PausedError as paused:
             self._paused = paused
             return None
 
-    def _next(self, position: int) -> _Next | None:
+    def _next_try(self, position: int) -> _Attempt | None:
         """The next attempt of a proposal; None once the proposal is finished."""
-        each = self.round
+        round_ = self.round
         candidate, attempt = self._proposed[position], 1
-        while (judged := each.judged.get((position, attempt))) is not None:
+        while (judged := round_.judged.get((position, attempt))) is not None:
             if not judged.outcome.repairable or attempt > self.repairs:
                 return None
-            if (position, attempt) not in each.repaired:
+            if (position, attempt) not in round_.repaired:
                 self._repair(position, judged)
-            repaired = each.repaired[position, attempt].candidate
+            repaired = round_.repaired[position, attempt].candidate
             if repaired is None:
                 return None
             candidate, attempt = repaired, attempt + 1
-        if (slower := self._slower(candidate, attempt)) is not None:
-            self._was_judged(position, candidate, slower)
+        if (slower := self._slower_outcome(candidate, attempt)) is not None:
+            self._record_judged(position, candidate, slower)
             return None
-        return _Next(candidate, attempt)
+        return _Attempt(candidate, attempt)
 
-    def _known(self, candidate: Candidate) -> str | None:
+    def _find_duplicate(self, candidate: Candidate) -> str | None:
         """The candidate that was the same program, judged or waiting to be."""
         program = digest(candidate.source, candidate.suffix)
-        known = {digest(each.source, each.suffix): each.id for each in self.round.candidates}
-        return self.record.tried.get(program) or known.get(program)
+        ids = {digest(other.source, other.suffix): other.id for other in self.round.candidates}
+        return self.record.tried.get(program) or ids.get(program)
 
     def _repair(self, position: int, failed: Judged) -> None:
         proposer = self.proposers.get(failed.candidate.proposer)
@@ -254,8 +254,8 @@ class RoundJudging:
             add_spending(spent, proposer, before)
             if proposal is not None:
                 candidate = candidate_of(proposal, self.round.number, repairs=failed.id)
-                known = self._known(candidate)
-                if known is not None:
-                    candidate, why = None, f"the repair is the same program as {known}"
-        place = {"round": self.round.number, "position": position, "failed": failed.id}
-        self.append(Repaired, {**place, "candidate": candidate, "why": why, "spent": spent})
+                duplicate = self._find_duplicate(candidate)
+                if duplicate is not None:
+                    candidate, why = None, f"the repair is the same program as {duplicate}"
+        fields = {"round": self.round.number, "position": position, "failed": failed.id}
+        self.append(Repaired, {**fields, "candidate": candidate, "why": why, "spent": spent})

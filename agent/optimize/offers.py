@@ -6,14 +6,14 @@ from itertools import zip_longest
 
 from agent.optimize.candidate import Candidate, Judged, Outcome, Proposal, SearchState, Stage
 from agent.optimize.dedupe import digest
-from agent.optimize.outcomes import describe, failure, plain
+from agent.optimize.outcomes import clip, describe, failure
 from agent.optimize.proposers import Proposer, Spending
 from agent.pause import PausedError
 from judge.problem.kernel import Form, KernelFile
 from kb.errors import KbError
 
 # Real kernel files have some tens of kilobytes.
-_MOST_BYTES = 1 << 20
+_MAX_CHARS = 1 << 20
 
 
 @dataclass
@@ -57,21 +57,21 @@ def collect(
     offers = Offers()
     for group in (others, models) if models_later and others else (proposers,):
         if not offers.candidates:
-            _ask(group, state, tried, offers)
+            _collect_from(group, state, tried, offers)
     return offers
 
 
-def _ask(
+def _collect_from(
     proposers: Sequence[Proposer], state: SearchState, tried: Mapping[str, str], offers: Offers
 ) -> None:
-    lists: dict[str, list[Candidate]] = {each.name: [] for each in proposers}
+    lists: dict[str, list[Candidate]] = {proposer.name: [] for proposer in proposers}
     # Proposers that may have to wait are asked first, so that no work of the others is lost.
-    for proposer in sorted(proposers, key=lambda each: not each.asks_model):
+    for proposer in sorted(proposers, key=lambda p: not p.asks_model):
         before = proposer.spent
-        most = state.branching * len(state.beam)
+        limit = state.branching * len(state.beam)
         try:
             proposed = [
-                candidate_of(proposal, state.round) for proposal in proposer.propose(state)[:most]
+                candidate_of(proposal, state.round) for proposal in proposer.propose(state)[:limit]
             ]
         except PausedError:
             raise
@@ -79,20 +79,20 @@ def _ask(
             proposed = []
             offers.failures[proposer.name] = describe(error)
         if proposer.notes:
-            offers.notes[proposer.name] = tuple(plain(note) for note in proposer.notes)
+            offers.notes[proposer.name] = tuple(clip(note) for note in proposer.notes)
         lists[proposer.name] = proposed
-        offers.offered[proposer.name] = tuple(each.id for each in proposed)
+        offers.offered[proposer.name] = tuple(item.id for item in proposed)
         add_spending(offers.spent, proposer, before)
-    known = dict(tried)
+    seen = dict(tried)
     for candidate in _in_turn([*lists.values()]):
         program = digest(candidate.source, candidate.suffix)
         dropped = None
-        if program in known:
-            dropped = failure(candidate, Stage.DUPLICATE, f"the same program as {known[program]}")
+        if program in seen:
+            dropped = failure(candidate, Stage.DUPLICATE, f"the same program as {seen[program]}")
         elif candidate.family in state.retired:
             dropped = failure(candidate, Stage.RETIRED, f"'{candidate.family}' was retired")
         elif len(offers.candidates) < state.width * state.branching:
-            known[program] = candidate.id
+            seen[program] = candidate.id
             offers.candidates.append(candidate)
         if dropped is not None:
             offers.dropped.append(Judged(candidate=candidate, outcome=dropped))
@@ -109,7 +109,7 @@ def candidate_of(proposal: Proposal, round_: int, *, repairs: str | None = None)
     return Candidate.of(proposal, round_=round_, form=form, repairs=repairs)
 
 
-def unreadable(candidate: Candidate, attempt: int) -> Outcome | None:
+def unreadable_outcome(candidate: Candidate, attempt: int) -> Outcome | None:
     """The outcome of a file that is no kernel file; None where it is one."""
     try:
         _form(candidate)
@@ -119,8 +119,8 @@ def unreadable(candidate: Candidate, attempt: int) -> Outcome | None:
 
 
 def _form(proposal: Proposal) -> Form:
-    if len(proposal.source) > _MOST_BYTES:
-        raise KbError(f"the file has more than {_MOST_BYTES} characters")
+    if len(proposal.source) > _MAX_CHARS:
+        raise KbError(f"the file has more than {_MAX_CHARS} characters")
     return KernelFile.parse(proposal.source, f"kernel{proposal.suffix}").form
 
 
@@ -132,4 +132,4 @@ def add_spending(spent: dict[str, Spending], proposer: Proposer, before: Spendin
 
 def _in_turn(lists: Sequence[Sequence[Candidate]]) -> Iterable[Candidate]:
     for row in zip_longest(*lists):
-        yield from (each for each in row if each is not None)
+        yield from (item for item in row if item is not None)

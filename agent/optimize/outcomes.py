@@ -11,7 +11,7 @@ from kb.errors import KbError
 CANDIDATE: Final = "candidate"
 # What a proposer can use of a failure; compilers write pages.
 _REASON_CHARS: Final = 2000
-_MOST_REASONS: Final = 8
+_MAX_REASONS: Final = 8
 # What a timing, an outcome and a baseline have in common.
 _TIMES: Final = {"median_ms", "p10_ms", "p90_ms", "floor_fraction"}
 # `kernel.py` timed beside the candidate is called `1:kernel.py`.
@@ -41,18 +41,18 @@ def outcome_of(
         reasons += [
             problem for problem in problems if not any(problem in reason for reason in reasons)
         ]
-    reasons = list(dict.fromkeys(plain(reason) for reason in reasons))
+    reasons = list(dict.fromkeys(clip(reason) for reason in reasons))
     if stage is Stage.TIME and not reasons:
         reasons = ["it is right but was not timed"]
     return Outcome(
         candidate=candidate.id,
         stage=stage,
         verdict=evaluation.verdict,
-        reasons=tuple(reasons[:_MOST_REASONS]),
+        reasons=tuple(reasons[:_MAX_REASONS]),
         error=evaluation.fault.error if evaluation.fault is not None else None,
-        disclosures=tuple(plain(disclosure) for disclosure in disclosures),
+        disclosures=tuple(clip(disclosure) for disclosure in disclosures),
         **(timing.model_dump(include=_TIMES) if timing else {}),
-        ratios=tuple(_renamed(ratio, against) for ratio in evaluation.ratios),
+        ratios=tuple(_rename_over(ratio, against) for ratio in evaluation.ratios),
         error_share=_error_share(evaluation),
         language=evaluation.language,
         attempts=attempt,
@@ -80,7 +80,7 @@ def _stage(evaluation: Evaluation, timing: Timing | None) -> Stage:
 def baselines_of(evaluation: Evaluation, against: Sequence[str] = ()) -> dict[str, Baseline]:
     """Times of all contenders except the candidate, by name."""
     return {
-        _name(timing.contender, against): baseline_of(timing)
+        _contender_name(timing.contender, against): baseline_of(timing)
         for timing in evaluation.timings
         if timing.contender != CANDIDATE
     }
@@ -98,16 +98,16 @@ def timing_of(evaluation: Evaluation) -> Timing | None:
 
 def failure(candidate: Candidate, stage: Stage, reason: str, attempt: int = 1) -> Outcome:
     """The outcome of a candidate that was not judged."""
-    return Outcome(candidate=candidate.id, stage=stage, reasons=(plain(reason),), attempts=attempt)
+    return Outcome(candidate=candidate.id, stage=stage, reasons=(clip(reason),), attempts=attempt)
 
 
 def describe(error: Exception) -> str:
     """An error in one line."""
     text = str(error) if isinstance(error, KbError) else f"{type(error).__name__}: {error}"
-    return plain(" ".join(text.split()))
+    return clip(" ".join(text.split()))
 
 
-def plain(text: str) -> str:
+def clip(text: str) -> str:
     """At most `_REASON_CHARS` characters that can be written as UTF-8, the end rather than the
     middle left out."""
     text = text.encode("utf-8", errors="replace").decode()
@@ -117,11 +117,11 @@ def plain(text: str) -> str:
     return f"{text[:half]} […] {text[-half:]}"
 
 
-def _renamed(ratio: Ratio, against: Sequence[str]) -> Ratio:
-    return ratio.model_copy(update={"over": _name(ratio.over, against)})
+def _rename_over(ratio: Ratio, against: Sequence[str]) -> Ratio:
+    return ratio.model_copy(update={"over": _contender_name(ratio.over, against)})
 
 
-def _name(contender: str, against: Sequence[str]) -> str:
+def _contender_name(contender: str, against: Sequence[str]) -> str:
     match = _NUMBERED.match(contender)
     if match is None:
         return contender

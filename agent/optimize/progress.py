@@ -5,7 +5,7 @@ from typing import Protocol
 
 from agent.optimize import budget, events
 from agent.optimize.candidate import Judged
-from agent.optimize.summary import counted
+from agent.optimize.summary import pluralize
 
 
 class Progress(Protocol):
@@ -36,15 +36,15 @@ def line_of(judged: Judged) -> str:
         head += f" (repairs {candidate.repairs})"
     if outcome.timed:
         ratio = outcome.over("leader")
-        told = f"{outcome.median_ms:.4g} ms"
+        text = f"{outcome.median_ms:.4g} ms"
         if ratio is not None:
-            told += f", {ratio.ratio:.2f}x the leader" if ratio.significant else ", like the leader"
+            text += f", {ratio.ratio:.2f}x the leader" if ratio.significant else ", like the leader"
     elif outcome.right:
-        told = "right"
+        text = "right"
     else:
         word = outcome.verdict.value if outcome.verdict is not None else outcome.stage.value
-        told = f"{word}: {outcome.reasons[0]}" if outcome.reasons else word
-    return f"{head}: {' '.join(told.split())}"
+        text = f"{word}: {outcome.reasons[0]}" if outcome.reasons else word
+    return f"{head}: {' '.join(text.split())}"
 
 
 def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch for each event)
@@ -56,9 +56,9 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
             where = standing.gpu or "no GPU: a dry run"
             cards = f" ({len(standing.devices)} devices)" if len(standing.devices) > 1 else ""
             yield f"start on {where}{cards}: {line_of(standing.start).partition(': ')[2]}"
-            times = (f"{n} {b.median_ms:.4g} ms" for n, b in standing.baselines.items())
-            if told := ", ".join(times):
-                yield f"times: {told}"
+            times = (f"{name} {time.median_ms:.4g} ms" for name, time in standing.baselines.items())
+            if times_text := ", ".join(times):
+                yield f"times: {times_text}"
             yield from (f"note: {note}" for note in standing.notes)
         case events.Continued():
             yield "continued"
@@ -74,11 +74,11 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
         case events.Proposed(
             candidates=candidates, dropped=dropped, failures=failures, notes=notes
         ):
-            left = f", {len(dropped)} skipped as tried or retired" if dropped else ""
-            yield f"  {counted(len(candidates), 'proposal')}{left}"
-            yield from (f"  {each.id}: {each.note}" for each in candidates if each.note)
+            skipped = f", {len(dropped)} skipped as tried or retired" if dropped else ""
+            yield f"  {pluralize(len(candidates), 'proposal')}{skipped}"
+            yield from (f"  {item.id}: {item.note}" for item in candidates if item.note)
             yield from (f"  {name} failed: {why}" for name, why in failures.items())
-            yield from (f"  {name}: {note}" for name, told in notes.items() for note in told)
+            yield from (f"  {name}: {note}" for name, texts in notes.items() for note in texts)
         case events.WasJudged(judged=judged):
             yield f"  {line_of(judged)}"
         case events.Repaired(candidate=None, why=why) if why:
@@ -92,4 +92,4 @@ def lines_of(event: events.Event) -> Iterator[str]:  # noqa: PLR0912 (a branch f
         case events.Confirmed(judged=judged):
             yield f"last session: {line_of(judged)}"
         case events.Stopped():
-            yield f"ended: {budget.words(event)}"
+            yield f"ended: {budget.describe_end(event)}"

@@ -18,19 +18,19 @@ class Spending(Model):
     """GPU seconds used outside the judge, such as for quick timings."""
 
     def __add__(self, other: "Spending") -> "Spending":
-        mine, theirs = self.model_dump(), other.model_dump()
-        return Spending(**{name: mine[name] + theirs[name] for name in mine})
+        values, others = self.model_dump(), other.model_dump()
+        return Spending(**{name: values[name] + others[name] for name in values})
 
     def __sub__(self, other: "Spending") -> "Spending":
-        mine, theirs = self.model_dump(), other.model_dump()
-        return Spending(**{name: mine[name] - theirs[name] for name in mine})
+        values, others = self.model_dump(), other.model_dump()
+        return Spending(**{name: values[name] - others[name] for name in values})
 
 
 class Proposer:
     """A source of candidates. All proposers compete in one beam.
 
     A `KbError` from one of its methods is shown and recorded, and the search goes on without its
-    proposals for this round; after `loop.MOST_FAILURES` rounds of failing in a row it is left out.
+    proposals for this round; after `loop.MAX_FAILURES` rounds of failing in a row it is left out.
     Any other exception is treated alike, since a mistake in one proposer must not lose a run.
     """
 

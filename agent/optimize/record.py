@@ -74,8 +74,8 @@ class Record:
         """Apply one event."""
         self.wall = max(self.wall, event.wall)
         if isinstance(event, events.Continued):
-            proposed = (n for n, round_ in self.rounds.items() if round_.proposed is not None)
-            self.resumed_after = max(proposed, default=0)
+            planned = (n for n, round_ in self.rounds.items() if round_.proposed is not None)
+            self.resumed_after = max(planned, default=0)
         if isinstance(event, events.Continued) and self.stopped is not None:
             # It ended and was asked to go on: earlier rounds without gain do not end it again.
             self.fresh_from = len(self.closed)
@@ -87,7 +87,7 @@ class Record:
                 self.started_wall = event.wall
                 if not event.standing.measured:
                     self.prepared = event.standing
-                self._count(event.standing.start)
+                self._add_judged(event.standing.start)
             case events.Profiled():
                 self.profiles[event.candidate] = event
                 self.judge_seconds += event.gpu_seconds
@@ -97,9 +97,9 @@ class Record:
                 self.round(event.round).proposed = event
                 self._spend(event.spent)
             case events.WasJudged():
-                place = (event.position, event.judged.outcome.attempts)
-                self.round(event.round).judged[place] = event.judged
-                self._count(event.judged)
+                key = (event.position, event.judged.outcome.attempts)
+                self.round(event.round).judged[key] = event.judged
+                self._add_judged(event.judged)
             case events.Repaired():
                 attempt = self._attempt(event)
                 self.round(event.round).repaired[event.position, attempt] = event
@@ -120,26 +120,26 @@ class Record:
         return self.rounds.setdefault(number, Round(number))
 
     @property
-    def _ordered(self) -> list[Round]:
+    def _by_number(self) -> list[Round]:
         return [round_ for _, round_ in sorted(self.rounds.items())]
 
     @property
     def start(self) -> Judged:
         """The start, with its profile. There must be a standing."""
         assert self.standing is not None
-        return self._as_known(self.standing.start)
+        return self._updated(self.standing.start)
 
     @property
     def history(self) -> tuple[Judged, ...]:
         """All that was judged after the start, in order of round, position and attempt."""
         return tuple(
-            self._as_known(judged) for round_ in self._ordered for judged in round_.in_order()
+            self._updated(judged) for round_ in self._by_number for judged in round_.in_order()
         )
 
     @property
     def closed(self) -> list[events.Closed]:
         """The rounds' decisions so far."""
-        return [round_.closed for round_ in self._ordered if round_.closed is not None]
+        return [round_.closed for round_ in self._by_number if round_.closed is not None]
 
     @property
     def leader(self) -> Judged:
@@ -150,9 +150,9 @@ class Record:
         if leader.outcome.right or not measured:
             return leader
         number = closed[-1].round if closed else 0
-        timed = [self.start, *(j for j in self.history if j.candidate.round <= number)]
+        timed = [self.start, *(item for item in self.history if item.candidate.round <= number)]
         timed = [judged for judged in timed if judged.outcome.timed]
-        return min(timed, key=lambda each: (each.outcome.median_ms or 0.0, each.id))
+        return min(timed, key=lambda judged: (judged.outcome.median_ms or 0.0, judged.id))
 
     @property
     def best(self) -> Judged:
@@ -169,8 +169,8 @@ class Record:
     def beam(self) -> tuple[Judged, ...]:
         """The survivors of the last closed round."""
         closed, leader = self.closed, self.leader
-        found = [self.find(each) for each in closed[-1].beam] if closed else []
-        return (leader, *(e for e in found if e.outcome.right and e.id != leader.id))
+        members = [self.find(id_) for id_ in closed[-1].beam] if closed else []
+        return (leader, *(item for item in members if item.outcome.right and item.id != leader.id))
 
     @property
     def retired(self) -> frozenset[str]:
@@ -179,22 +179,22 @@ class Record:
         return frozenset(closed[-1].retired) if closed else frozenset()
 
     @property
-    def crossed(self) -> frozenset[frozenset[str]]:
+    def crossed_pairs(self) -> frozenset[frozenset[str]]:
         """Pairs that were offered for combination."""
-        proposed = (round_.proposed for round_ in self.rounds.values())
-        return frozenset(frozenset(p.crossover) for p in proposed if p and p.crossover)
+        proposals = (round_.proposed for round_ in self.rounds.values())
+        return frozenset(frozenset(item.crossover) for item in proposals if item and item.crossover)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes of reflection, in order."""
-        reflected = (round_.reflected for round_ in self._ordered if round_.reflected is not None)
-        return tuple(note for each in reflected for note in each.notes)
+        reflected = (round_.reflected for round_ in self._by_number if round_.reflected is not None)
+        return tuple(note for event in reflected for note in event.notes)
 
     @property
-    def shown(self) -> tuple[str, ...]:
+    def shown_chunks(self) -> tuple[str, ...]:
         """Ids of chunks, and slugs, that contexts have shown."""
-        advised = (round_.advised for round_ in self._ordered if round_.advised is not None)
-        return tuple(dict.fromkeys(chunk for each in advised for chunk in each.context.chunks))
+        advised = (round_.advised for round_ in self._by_number if round_.advised is not None)
+        return tuple(dict.fromkeys(chunk for event in advised for chunk in event.context.chunks))
 
     @property
     def total(self) -> Spending:
@@ -215,10 +215,10 @@ class Record:
     @property
     def baselines(self) -> dict[str, Baseline]:
         """The latest times of the start and the problem's own forms."""
-        known = dict(self.standing.baselines) if self.standing else {}
+        times = dict(self.standing.baselines) if self.standing else {}
         for confirmed in self.confirmed.values():
-            known |= confirmed.baselines
-        return known
+            times |= confirmed.baselines
+        return times
 
     def find(self, candidate: str) -> Judged:
         """A candidate by id.
@@ -235,16 +235,16 @@ class Record:
                 return judged
         raise KeyError(candidate)
 
-    def fruitless(self, least_gain: float) -> int:
+    def rounds_without_gain(self, least_gain: float) -> int:
         """Number of latest rounds in a row with less than this gain."""
         latest = reversed(self.closed[self.fresh_from :])
-        return len(list(takewhile(lambda each: each.gain < least_gain, latest)))
+        return len(list(takewhile(lambda event: event.gain < least_gain, latest)))
 
-    def failing(self, proposer: str) -> int:
+    def rounds_failed(self, proposer: str) -> int:
         """Number of latest rounds in a row in which this proposer failed. Rounds in which it was
         not asked, and rounds before the last resume, do not count."""
         number = 0
-        for round_ in reversed(self._ordered):
+        for round_ in reversed(self._by_number):
             if round_.proposed is None or proposer not in round_.proposed.offered:
                 continue
             if proposer not in round_.proposed.failures or round_.number <= self.resumed_after:
@@ -256,10 +256,10 @@ class Record:
         """Every candidate, judged or waiting. Each has a file."""
         if self.standing is not None:
             yield self.standing.start.candidate
-        for round_ in self._ordered:
+        for round_ in self._by_number:
             yield from round_.candidates
 
-    def _as_known(self, judged: Judged) -> Judged:
+    def _updated(self, judged: Judged) -> Judged:
         """The candidate, updated with later profiles and with a failed final session."""
         outcome = judged.outcome
         confirmed = self.confirmed.get(judged.id)
@@ -272,7 +272,7 @@ class Record:
             return judged
         return judged.model_copy(update={"outcome": outcome})
 
-    def _count(self, judged: Judged) -> None:
+    def _add_judged(self, judged: Judged) -> None:
         self.judge_seconds += judged.outcome.gpu_seconds
         program = digest(judged.candidate.source, judged.candidate.suffix)
         self.tried.setdefault(program, judged.id)

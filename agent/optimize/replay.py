@@ -13,7 +13,7 @@ from typing import ClassVar
 from agent.optimize.advice import Advice
 from agent.optimize.candidate import Candidate, Context, Judged, Outcome, Proposal, SearchState
 from agent.optimize.events import Standing
-from agent.optimize.judge import WHOLE, Allowance, Confirmation, Profiled
+from agent.optimize.judge import WHOLE, Allowance, Confirmation, ProfileResult
 from agent.optimize.judging import EndOfRecordError
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.record import Record
@@ -43,14 +43,14 @@ class ReplayJudge:
             for judged in round_.judged.values()
         }
 
-    def standing(self, given: Proposal | None, say: Say) -> Standing:
+    def judge_start(self, kernel: Proposal | None, say: Say) -> Standing:
         """As recorded."""
-        del given, say
+        del kernel, say
         return self._standing
 
-    def prepared(self, given: Proposal | None) -> Standing:
+    def unmeasured_start(self, kernel: Proposal | None) -> Standing:
         """As recorded."""
-        del given
+        del kernel
         assert self.record.prepared is not None
         return self.record.prepared
 
@@ -69,20 +69,20 @@ class ReplayJudge:
         stopped = self.record.stopped
         if stopped is not None:
             last = self.record.rounds[max(self.record.rounds)]
-            if any(each.id == candidate.id for each in last.candidates):
+            if any(other.id == candidate.id for other in last.candidates):
                 raise EndOfRecordError(stopped.reason, stopped.detail)
         raise EndOfRecordError(_CUT, f"the recorded run did not judge {candidate.id}")
 
-    def profile(self, candidate: Candidate, say: Say) -> Profiled:
+    def profile(self, candidate: Candidate, say: Say) -> ProfileResult:
         """As recorded."""
         del say
-        found = self.record.profiles.get(candidate.id)
-        if found is None:
-            return Profiled(None, ("not profiled in the recorded run",))
-        return Profiled(found.metrics, found.notes, found.gpu_seconds)
+        event = self.record.profiles.get(candidate.id)
+        if event is None:
+            return ProfileResult(None, ("not profiled in the recorded run",))
+        return ProfileResult(event.metrics, event.notes, event.gpu_seconds)
 
     def confirm(
-        self, best: Judged, start: Judged, say: Say, allowed: Allowance = WHOLE
+        self, best: Judged, start: Judged, say: Say, allowance: Allowance = WHOLE
     ) -> Confirmation:
         """As recorded.
 
@@ -91,14 +91,14 @@ class ReplayJudge:
         KbError
             The recorded run did not come to it.
         """
-        del start, say, allowed
-        found = self.record.confirmed.get(best.id)
+        del start, say, allowance
+        event = self.record.confirmed.get(best.id)
         judged = self._outcomes.get((best.id, 1))
-        if found is None and judged is not None and not judged.timed:
+        if event is None and judged is not None and not judged.timed:
             return Confirmation(judged, {})  # in the last session, and not right
-        if found is None:
+        if event is None:
             raise KbError(f"the recorded run did not confirm {best.id}")
-        return Confirmation(found.judged.outcome, found.baselines, found.notes)
+        return Confirmation(event.judged.outcome, event.baselines, event.notes)
 
     def cancel(self) -> None:
         """Nothing runs."""
@@ -113,11 +113,11 @@ class ReplayAdvisor:
 
     record: Record
 
-    def advise(self, leader: Judged, round_: int, shown: Collection[str]) -> Advice:
+    def advise(self, leader: Judged, round_: int, shown_ids: Collection[str]) -> Advice:
         """As recorded; nothing where the record has another leader by then."""
-        del shown
-        each = self.record.rounds.get(round_)
-        advised = each.advised if each is not None else None
+        del shown_ids
+        recorded = self.record.rounds.get(round_)
+        advised = recorded.advised if recorded is not None else None
         if advised is None or advised.leader != leader.id:
             return Advice(None, Context(), ("the record has no advice for this leader",))
         return Advice(advised.diagnosis, advised.context, advised.notes)
@@ -138,32 +138,32 @@ class ReplayProposer(Proposer):
         KbError
             It failed in this round.
         """
-        each = self._record.rounds.get(state.round)
-        if each is None or each.proposed is None:
+        recorded = self._record.rounds.get(state.round)
+        if recorded is None or recorded.proposed is None:
             return []
-        proposed = each.proposed
+        proposed = recorded.proposed
         self.notes = proposed.notes.get(self.name, ())
         self._spent += proposed.spent.get(self.name, Spending())
         if self.name in proposed.failures:
             raise KbError(proposed.failures[self.name])
-        everything = [*proposed.candidates, *(judged.candidate for judged in proposed.dropped)]
+        candidates = [*proposed.candidates, *(judged.candidate for judged in proposed.dropped)]
         # One source may have been offered twice, as two families: the first of them was judged.
-        known: dict[str, list[Candidate]] = {}
-        for one in everything:
-            if one.proposer == self.name:
-                known.setdefault(one.id, []).append(one)
+        by_id: dict[str, list[Candidate]] = {}
+        for candidate in candidates:
+            if candidate.proposer == self.name:
+                by_id.setdefault(candidate.id, []).append(candidate)
         # What was above the round's limit is not known, and was not judged.
         offered = (
-            known[each].pop(0) for each in proposed.offered.get(self.name, ()) if known.get(each)
+            by_id[id_].pop(0) for id_ in proposed.offered.get(self.name, ()) if by_id.get(id_)
         )
-        return [one.proposal for one in offered]
+        return [candidate.proposal for candidate in offered]
 
     def repair(self, proposal: Proposal, failure: Outcome) -> Proposal | None:
         """The recorded repair of this failure, or None."""
         for round_ in self._record.rounds.values():
             for repaired in round_.repaired.values():
-                mine = repaired.failed == failure.candidate
-                if mine and proposal.proposer == self.name:
+                is_same = repaired.failed == failure.candidate
+                if is_same and proposal.proposer == self.name:
                     self._spent += repaired.spent.get(self.name, Spending())
                     return repaired.candidate.proposal if repaired.candidate else None
         return None

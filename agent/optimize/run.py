@@ -32,7 +32,7 @@ from agent.optimize.candidate import Candidate
 from agent.optimize.config import RunConfig
 from agent.optimize.events import Event, Proposed, Repaired, Started
 from agent.optimize.files import PART, RunFolderError, cannot_write, write_atomically
-from agent.optimize.journal import Journal, read
+from agent.optimize.journal import Journal, read_events
 from agent.optimize.record import Record, Round
 from judge.evaluate.result import Evaluation
 from judge.profile.result import Profile
@@ -61,8 +61,8 @@ class RunFolder:
         except OSError as error:
             raise cannot_write(root, error) from error
         try:
-            for left in root.rglob(f".*{PART}"):
-                left.unlink(missing_ok=True)
+            for leftover in root.rglob(f".*{PART}"):
+                leftover.unlink(missing_ok=True)
             self._journal = Journal(root / _JOURNAL)
             self.record = Record.of(self._journal.events)
         except BaseException:
@@ -84,7 +84,7 @@ class RunFolder:
                 "folder with --out"
             )
         try:
-            if root.is_dir() and any(not _begun(path) for path in root.iterdir()):
+            if root.is_dir() and any(not _is_leftover(path) for path in root.iterdir()):
                 raise RunFolderError(f"{root} is not empty: name another folder with --out")
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -104,10 +104,10 @@ class RunFolder:
         RunFolderError
             There is none, it is damaged, or another process works on it.
         """
-        known = read_config(root)
-        folder = cls(root, config or known)
+        old_config = read_config(root)
+        folder = cls(root, config or old_config)
         try:
-            if config is not None and config != known:
+            if config is not None and config != old_config:
                 write_atomically(root / _CONFIG, config.model_dump_json(indent=2) + "\n")
             folder._restore()
         except BaseException:
@@ -120,14 +120,14 @@ class RunFolder:
         if not self.problem_path.exists():
             write_atomically(self.problem_path, self.config.problem.source)
         for candidate in self.record.candidates():
-            self.keep(candidate)
+            self.keep_candidate(candidate)
 
     @property
     def problem_path(self) -> Path:
         """The copy of the problem file."""
         return _problem_path(self.root, self.config)
 
-    def keep(self, candidate: Candidate) -> Path:
+    def keep_candidate(self, candidate: Candidate) -> Path:
         """Write a candidate's file, if it is not there."""
         path = self.root / "kernels" / candidate.file
         if not path.exists():
@@ -137,12 +137,12 @@ class RunFolder:
     def append(self, event: Event) -> None:
         """Record an event in the journal and `record`, then update the files for readers."""
         if isinstance(event, Started):
-            self.keep(event.standing.start.candidate)
+            self.keep_candidate(event.standing.start.candidate)
         if isinstance(event, Proposed):
             for candidate in event.candidates:
-                self.keep(candidate)
+                self.keep_candidate(candidate)
         if isinstance(event, Repaired) and event.candidate is not None:
-            self.keep(event.candidate)
+            self.keep_candidate(event.candidate)
         self._journal.append(event)
         self.record.add(event)
         number = getattr(event, "round", None)
@@ -162,9 +162,9 @@ class RunFolder:
     def keep_best(self, source: str, suffix: str, head: str) -> None:
         """Write the best kernel as a file that runs by itself, with `head` as leading comment."""
         mark = "//" if suffix != ".py" else "#"
-        told = "".join(f"{mark} {line}".rstrip() + "\n" for line in head.splitlines())
+        comment = "".join(f"{mark} {line}".rstrip() + "\n" for line in head.splitlines())
         # A .cu file's leading comment declares its entry: what is said goes to its end.
-        text = told + source if mark == "#" else f"{source.rstrip()}\n\n{told}"
+        text = comment + source if mark == "#" else f"{source.rstrip()}\n\n{comment}"
         write_atomically(self.root / f"best{suffix}", text)
         for other in {".py", ".cu"} - {suffix}:  # of an earlier best
             (self.root / f"best{other}").unlink(missing_ok=True)
@@ -173,20 +173,20 @@ class RunFolder:
         """The profile of a candidate, if it is there and sound."""
         return _load(Profile, self.root / "profiles" / f"{candidate}.json")
 
-    def _write_round(self, each: Round) -> None:
-        place = self.root / "rounds" / f"{each.number:02d}"
+    def _write_round(self, round_: Round) -> None:
+        folder = self.root / "rounds" / f"{round_.number:02d}"
         parts = {
-            "diagnosis": each.advised and _json(each.advised.diagnosis),
-            "context": each.advised and _json(each.advised.context),
-            "proposals": _without_sources(_json(each.proposed)),
-            "outcomes": [_without_sources(_json(judged)) for judged in each.in_order()],
-            "decisions": _json(each.closed),
+            "diagnosis": round_.advised and _json(round_.advised.diagnosis),
+            "context": round_.advised and _json(round_.advised.context),
+            "proposals": _without_sources(_json(round_.proposed)),
+            "outcomes": [_without_sources(_json(judged)) for judged in round_.in_order()],
+            "decisions": _json(round_.closed),
         }
         for name, part in parts.items():
             if not part:
                 continue
             text = json.dumps(part, indent=1) + "\n"
-            path = place / f"{name}.json"
+            path = folder / f"{name}.json"
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 write_atomically(path, text)
 
@@ -229,7 +229,7 @@ def read_run(root: Path) -> tuple[RunConfig, Record]:
         `root` is no run folder, or its journal is damaged.
     """
     config = read_config(root)
-    events, _ = read(root / _JOURNAL)
+    events, _ = read_events(root / _JOURNAL)
     return config, Record.of(events)
 
 
@@ -248,7 +248,7 @@ def _problem_path(root: Path, config: RunConfig) -> Path:
     return root / "problem" / Path(config.problem.name).name
 
 
-def _begun(path: Path) -> bool:
+def _is_leftover(path: Path) -> bool:
     """Whether a file can be left over from a kill while a run was being created."""
     return path.name in ("problem", "environment.json", "lock") or path.name.endswith(PART)
 
@@ -279,4 +279,4 @@ def _without_sources(data: Any) -> Any:
     """JSON without the candidates' text, which is in `kernels`."""
     if isinstance(data, dict):
         return {key: _without_sources(value) for key, value in data.items() if key != "source"}
-    return [_without_sources(each) for each in data] if isinstance(data, list) else data
+    return [_without_sources(element) for element in data] if isinstance(data, list) else data

@@ -30,12 +30,12 @@ def read_start(path: Path) -> Proposal:
     KbError
         It is none, or cannot be read.
     """
-    found = KernelFile.read(path)
+    kernel = KernelFile.read(path)
     return Proposal(
-        source=found.text,
+        source=kernel.text,
         proposer="start",
         family="baseline",
-        suffix=".cu" if found.entry is not None else ".py",
+        suffix=".cu" if kernel.entry is not None else ".py",
         note=path.name,
     )
 
@@ -50,7 +50,7 @@ def eager_start(problem: str) -> Proposal:
     )
 
 
-def candidate_of(start: Proposal) -> Candidate:
+def start_candidate(start: Proposal) -> Candidate:
     """The start as candidate 0.
 
     Raises

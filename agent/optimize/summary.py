@@ -21,7 +21,7 @@ ROWS: Final = (*FORM_ROWS, ("start", "start"))
 """Baselines by name, and what they are called in a table."""
 FORMS: Final[dict[str, ModelForm]] = {row: form for form, row in FORM_ROWS}
 """The problem's own model, by the name of a row."""
-CALLED: Final[dict[ModelForm, str]] = {
+FORM_NAMES: Final[dict[ModelForm, str]] = {
     "eager": "eager PyTorch",
     "compile": "torch.compile",
     "max-autotune": "torch.compile with max-autotune",
@@ -103,7 +103,7 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
         rounds=len(record.closed),
         judged=sum(judged.outcome.stage is not Stage.SLOWER for judged in history),
         right=sum(judged.outcome.right for judged in history),
-        stopped=budget.words(record.stopped) if record.stopped else "not finished",
+        stopped=budget.describe_end(record.stopped) if record.stopped else "not finished",
         spent=record.total,
         gpu_seconds=record.gpu_seconds,
         baseline_seconds=record.baseline_seconds,
@@ -115,61 +115,61 @@ def summarise(config: RunConfig, record: Record, folder: Path) -> Summary:
 
 def _rows(record: Record, best: Judged, confirmed: Judged | None) -> tuple[Row, ...]:
     final = confirmed or best
-    mine = final.outcome
-    if mine.median_ms is None:
+    time = final.outcome
+    if time.median_ms is None:
         return ()
-    started = best.id == record.start.id
+    is_start = best.id == record.start.id
     rows = []
     for key, name in ROWS:
-        if (known := record.baselines.get(key)) is not None:
-            row = Row(name=name, median_ms=known.median_ms, floor_fraction=known.floor_fraction)
-            rows.append(row if started and key == "start" else compared(row, key, final))
-    if not started:
-        rows.append(Row(name="best", median_ms=mine.median_ms, floor_fraction=mine.floor_fraction))
+        if (entry := record.baselines.get(key)) is not None:
+            row = Row(name=name, median_ms=entry.median_ms, floor_fraction=entry.floor_fraction)
+            rows.append(row if is_start and key == "start" else compare(row, key, final))
+    if not is_start:
+        rows.append(Row(name="best", median_ms=time.median_ms, floor_fraction=time.floor_fraction))
     return tuple(rows)
 
 
 def _given_back(rows: tuple[Row, ...]) -> ModelForm | None:
     """The fastest of the model's own forms that is faster than the best, if there is one."""
-    ahead = [each for each in rows if each.ratio is not None and each.ratio < 1]
-    forms = [each for each in ahead if each.significant and each.name in FORMS]
+    faster = [row for row in rows if row.ratio is not None and row.ratio < 1]
+    forms = [row for row in faster if row.significant and row.name in FORMS]
     return FORMS[min(forms, key=lambda row: row.ratio or 1.0).name] if forms else None
 
 
-def compared(row: Row, key: str, best: Judged) -> Row:
+def compare(row: Row, key: str, best: Judged) -> Row:
     """The row with how much faster `best` is: paired in one session, else by the two medians."""
     paired = best.outcome.over(key)
     if paired is not None:
         fields = {"ratio", "low", "high", "significant"}
         return row.model_copy(update=paired.model_dump(include=fields))
-    ms, mine = row.median_ms, best.outcome.median_ms
-    assert mine is not None
-    apart = max(ms, mine) / min(ms, mine) > 1 + repeatability(max(ms, mine))
-    return row.model_copy(update={"ratio": ms / mine, "significant": apart})
+    ms, best_ms = row.median_ms, best.outcome.median_ms
+    assert best_ms is not None
+    significant = max(ms, best_ms) / min(ms, best_ms) > 1 + repeatability(max(ms, best_ms))
+    return row.model_copy(update={"ratio": ms / best_ms, "significant": significant})
 
 
 def render(summary: Summary) -> str:
     """The summary as text of at most 80 columns."""
-    blocks = [_head(summary), _table(summary), _foot(summary)]
+    blocks = [_headline(summary), _table(summary), _footer(summary)]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def _head(summary: Summary) -> list[str]:
+def _headline(summary: Summary) -> list[str]:
     where = "in Triton's interpreter" if summary.dry else f"on {summary.gpu}"
     if summary.dry:
-        told = f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
+        result = f"{summary.right} of {summary.judged} candidates right; a dry run has no times"
     elif summary.given_back is not None:
-        form = CALLED[summary.given_back]
-        told = f"no candidate is faster than {form}, which is now in best.py"
-        if (gain := gain_of_given(summary)) is not None:
-            told += f" ({gain:.2f}x faster than the start)"
+        form = FORM_NAMES[summary.given_back]
+        result = f"no candidate is faster than {form}, which is now in best.py"
+        if (gain := gain_of_returned(summary)) is not None:
+            result += f" ({gain:.2f}x faster than the start)"
     elif not summary.better:
-        told = "no candidate is faster than the start, which is returned"
+        result = "no candidate is faster than the start, which is returned"
     else:
         rows = {row.name: row for row in summary.rows}
         ratio = rows["start"].ratio if "start" in rows else None
-        told = f"{ratio:.2f}x faster than the start" if ratio is not None else "faster"
-    return wrapped(f"{summary.problem} {where}: {told}.")
+        result = f"{ratio:.2f}x faster than the start" if ratio is not None else "faster"
+    return wrapped(f"{summary.problem} {where}: {result}.")
 
 
 def _table(summary: Summary) -> list[str]:
@@ -185,40 +185,40 @@ def _table(summary: Summary) -> list[str]:
 def _ratio(row: Row) -> str:
     if row.ratio is None:
         return ""
-    told = f"{row.ratio:.3f}" if row.significant else f"{row.ratio:.3f}, within the noise"
+    text = f"{row.ratio:.3f}" if row.significant else f"{row.ratio:.3f}, within the noise"
     if row.low is not None and row.high is not None:
-        return f"{told} ({row.low:.3f} to {row.high:.3f})"
-    return f"{told} (two sessions)"
+        return f"{text} ({row.low:.3f} to {row.high:.3f})"
+    return f"{text} (two sessions)"
 
 
-def _foot(summary: Summary) -> list[str]:
+def _footer(summary: Summary) -> list[str]:
     lines = []
     best = summary.best
     if summary.better:
         candidate = best.candidate
-        found = "Best" if summary.given_back is None else "Best candidate"
+        title = "Best" if summary.given_back is None else "Best candidate"
         lines += wrapped(
-            f"{found}: {best.id} by {candidate.proposer} ({candidate.family}, round "
+            f"{title}: {best.id} by {candidate.proposer} ({candidate.family}, round "
             f"{candidate.round}), {best.outcome.verdict or 'not judged'}"
             + ("." if summary.confirmed else "; not confirmed in a session with all baselines.")
         )
     spent = summary.spent
-    told = (
-        f"{counted(summary.rounds, 'round')}, {counted(summary.judged, 'candidate')}, "
+    costs = (
+        f"{pluralize(summary.rounds, 'round')}, {pluralize(summary.judged, 'candidate')}, "
         f"{summary.right} right; "
         f"{summary.seconds:.0f} s, {summary.gpu_seconds:.0f} s of GPU time"
     )
     if summary.baseline_seconds:
-        told += f" and {summary.baseline_seconds:.0f} s to compile baselines"
+        costs += f" and {summary.baseline_seconds:.0f} s to compile baselines"
     if spent.tokens_in + spent.tokens_out:
-        told += f", {spent.tokens_in} + {spent.tokens_out} tokens, {spent.money:.2f}"
-    lines += wrapped(f"{told}. Ended: {summary.stopped}.")
+        costs += f", {spent.tokens_in} + {spent.tokens_out} tokens, {spent.money:.2f}"
+    lines += wrapped(f"{costs}. Ended: {summary.stopped}.")
     lines += [line for note in summary.notes for line in wrapped(f"Note: {note}")]
     # Not wrapped: a path is there to be copied.
     return [*lines, f"Run: {summary.folder}"]
 
 
-def gain_of_given(summary: Summary) -> float | None:
+def gain_of_returned(summary: Summary) -> float | None:
     """How much faster than the start the returned form is, by medians of one table; None if the
     form is the start itself, or this is not known."""
     rows = {row.name: row for row in summary.rows}
@@ -229,6 +229,6 @@ def gain_of_given(summary: Summary) -> float | None:
     return None if ratio == 1 else ratio
 
 
-def counted(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """A number of things, in words: `2 rounds`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

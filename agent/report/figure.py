@@ -59,7 +59,7 @@ class _Axes:
         return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
 
 
-def convergence(record: Record) -> str | None:
+def draw_convergence(record: Record) -> str | None:
     """The drawing as SVG text; None where nothing was timed (a dry run, or no start yet)."""
     if record.standing is None:
         return None
@@ -73,16 +73,16 @@ def convergence(record: Record) -> str | None:
     if floor is not None:
         lines["floor"] = floor
     times = [point.outcome.median_ms for point in points if point.outcome.timed]
-    shown = [ms for ms in (*times, *lines.values()) if _usable(ms)]
+    usable_times = [ms for ms in (*times, *lines.values()) if _usable(ms)]
     if not any(_usable(ms) for ms in times):
         return None
-    axes = _Axes(min(shown) / 1.25, max(shown) * 1.25, len(points) - 1)
+    axes = _Axes(min(usable_times) / 1.25, max(usable_times) * 1.25, len(points) - 1)
     parts = [*_frame(axes), *_rounds(record, axes), *_lines(lines, axes)]
     parts += [*_running(record, points, axes), *_points(record, points, axes), *_legend()]
-    told = _description(points, lines)
+    description = _description(points, lines)
     return (
         f'<svg class="kb-plot" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'role="img" aria-label="{escape(told)}"><style>{_STYLE}</style>'
+        f'role="img" aria-label="{escape(description)}"><style>{_STYLE}</style>'
         f'<rect class="page" width="{WIDTH}" height="{HEIGHT}"/>' + "".join(parts) + "</svg>"
     )
 
@@ -90,15 +90,15 @@ def convergence(record: Record) -> str | None:
 def ticks(low: float, high: float) -> list[float]:
     """Round values between two times: powers of ten, with 2 and 5, or finer where few fit."""
     for steps in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), tuple(1 + i / 10 for i in range(90))):
-        found = [
+        values = [
             step * 10.0**power
             for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
             for step in steps
             if low <= step * 10.0**power <= high
         ]
-        if len(found) >= _FEWEST_TICKS:
+        if len(values) >= _FEWEST_TICKS:
             break
-    return found
+    return values
 
 
 def _usable(ms: float | None) -> TypeGuard[float]:
@@ -125,7 +125,7 @@ def _frame(axes: _Axes) -> list[str]:
 def _rounds(record: Record, axes: _Axes) -> list[str]:
     parts = [_text(axes.x(0), HEIGHT - _BOTTOM + 16, "start", css="dim")]
     position = 0
-    apart = -math.inf
+    label_x = -math.inf
     for number, round_ in sorted(record.rounds.items()):
         count = len(round_.in_order())
         if not count:
@@ -135,9 +135,9 @@ def _rounds(record: Record, axes: _Axes) -> list[str]:
             f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>'
         )
         middle = axes.x(position + (count + 1) / 2)
-        if middle - apart >= 50:  # the width of a label: of many rounds some are named
+        if middle - label_x >= 50:  # the width of a label: of many rounds some are named
             parts.append(_text(middle, HEIGHT - _BOTTOM + 16, f"round {number}", css="dim"))
-            apart = middle
+            label_x = middle
         position += count
     return parts
 
@@ -145,17 +145,17 @@ def _rounds(record: Record, axes: _Axes) -> list[str]:
 def _lines(lines: dict[str, float], axes: _Axes) -> list[str]:
     """Horizontal lines with labels at the right, pushed apart where they would overlap."""
     parts = []
-    last = -math.inf
+    label_y = -math.inf
     for label, ms in sorted(lines.items(), key=lambda item: -item[1]):
         if not _usable(ms):
             continue
         css = "floor" if label == "floor" else "base"
         y = axes.y(ms)
-        last = max(y + 4, last + _LABEL_GAP)
+        label_y = max(y + 4, label_y + _LABEL_GAP)
         parts.append(_level(y, css))
-        told = f"{label} {milliseconds(ms)}"
-        named = "floor" if label == "floor" else ""
-        parts.append(_text(WIDTH - _RIGHT + 8, last, told, anchor="start", css=named))
+        text = f"{label} {milliseconds(ms)}"
+        text_css = "floor" if label == "floor" else ""
+        parts.append(_text(WIDTH - _RIGHT + 8, label_y, text, anchor="start", css=text_css))
     return parts
 
 
@@ -164,11 +164,11 @@ def _running(record: Record, points: Sequence[Judged], axes: _Axes) -> list[str]
     steps: list[tuple[float, float]] = []
     if (first := points[0].outcome.median_ms) is not None and points[0].outcome.timed:
         steps.append((axes.x(0), first))
-    places = {point.id: number for number, point in enumerate(points)}
+    positions = {point.id: number for number, point in enumerate(points)}
     for leader in dict.fromkeys(closed.leader for closed in record.closed):
-        ms = points[places[leader]].outcome.median_ms
+        ms = points[positions[leader]].outcome.median_ms
         if _usable(ms) and leader != points[0].id:
-            steps.append((axes.x(places[leader]), ms))
+            steps.append((axes.x(positions[leader]), ms))
     if not steps:
         return []
     end = axes.x(len(points) - 0.5)
@@ -190,12 +190,12 @@ def _points(record: Record, points: Sequence[Judged], axes: _Axes) -> list[str]:
     parts = []
     for number, point in enumerate(points):
         outcome, x = point.outcome, axes.x(number)
-        told = escape(line(f"{point.id}, {point.candidate.proposer}, {point.family}", 120))
+        title = escape(line(f"{point.id}, {point.candidate.proposer}, {point.family}", 120))
         if not outcome.right:
             why = escape(line("; ".join(outcome.reasons[:1]) or str(outcome.stage), 160))
             mark = f"M{x - 4:.1f} {_FAILED_Y - 4}l8 8m0 -8l-8 8"
             parts.append(
-                f'<path class="bad" d="{mark}"><title>{told}: failed at {outcome.stage}: {why}'
+                f'<path class="bad" d="{mark}"><title>{title}: failed at {outcome.stage}: {why}'
                 "</title></path>"
             )
             continue
@@ -211,7 +211,7 @@ def _points(record: Record, points: Sequence[Judged], axes: _Axes) -> list[str]:
         css = "dot lead" if point.id in leaders else "dot"
         parts.append(
             f'<circle class="{css}" cx="{x:.1f}" cy="{axes.y(ms):.1f}" r="4">'
-            f"<title>{told}: {milliseconds(ms)} ms</title></circle>"
+            f"<title>{title}: {milliseconds(ms)} ms</title></circle>"
         )
     if any(not point.outcome.right for point in points):
         parts.append(_text(_LEFT - 8, _FAILED_Y + 4, "failed", anchor="end", css="dim"))
@@ -249,5 +249,5 @@ def _level(y: float, css: str) -> str:
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "middle", css: str = "") -> str:
-    named = f' class="{css}"' if css else ""
-    return f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+    css_class = f' class="{css}"' if css else ""
+    return f'<text{css_class} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

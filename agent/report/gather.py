@@ -10,9 +10,9 @@ from agent.optimize.candidate import Judged
 from agent.optimize.config import RunConfig
 from agent.optimize.record import Record
 from agent.optimize.run import read_run
-from agent.optimize.summary import CALLED, Summary, gain_of_given, summarise
+from agent.optimize.summary import FORM_NAMES, Summary, gain_of_returned, summarise
 from agent.report import story, tables
-from agent.report.figure import convergence
+from agent.report.figure import draw_convergence
 from agent.report.words import change, line
 
 FIGURE = "convergence.svg"
@@ -31,7 +31,7 @@ class Report:
     """None: the run was interrupted before its start was judged; then all else is empty."""
     contenders: list[tables.Contender]
     running: list[tables.Step]
-    rounds: list[story.Telling]
+    rounds: list[story.RoundStory]
     metrics: list[tables.MetricRow]
     lineage: list[story.Line]
     accounting: list[tuple[str, str]]
@@ -48,7 +48,7 @@ class Report:
         kernel, or None."""
         if self.summary is None or self.summary.given_back is None:
             return None
-        form = CALLED[self.summary.given_back]
+        form = FORM_NAMES[self.summary.given_back]
         return (
             f"best.py is the problem's own model, run with {form}, which is faster. "
             "The rest of this report is about the best candidate."
@@ -77,15 +77,15 @@ def gather(root: Path) -> Report:
         state=_state(record),
         summary=summary,
         contenders=tables.contenders(record, summary) if summary is not None else [],
-        running=tables.running(record) if summary is not None else [],
-        rounds=story.story(record) if summary is not None else [],
+        running=tables.running_best(record) if summary is not None else [],
+        rounds=story.round_stories(record) if summary is not None else [],
         metrics=tables.metrics(summary.start, record.best) if summary is not None else [],
         lineage=story.lineage(record) if summary is not None else [],
         accounting=tables.accounting(record),
         environment=tables.environment(record, _machine(root)),
         chunks=chunks,
         citations=story.citations(record, chunks),
-        figure=convergence(record),
+        figure=draw_convergence(record),
     )
 
 
@@ -98,16 +98,16 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
             "reduced sizes; nothing was timed."
         )
     if summary.given_back is not None:
-        form, gain = CALLED[summary.given_back], gain_of_given(summary)
+        form, gain = FORM_NAMES[summary.given_back], gain_of_returned(summary)
         over = f", {gain:.2f}x over the start" if gain is not None else ""
         return f"Returned: the problem's own model, run with {form}{over}. No candidate is faster."
     if not summary.better:
-        given = "the given kernel" if config.given else "eager PyTorch"
-        return f"Speedup: none. No candidate is faster than the start ({given})."
+        start = "the given kernel" if config.given else "eager PyTorch"
+        return f"Speedup: none. No candidate is faster than the start ({start})."
     rows = {row.name: row for row in summary.rows}
-    told = [
-        f"{change(rows[name])} over {said}"
-        for name, said in (
+    speedups = [
+        f"{change(rows[name])} over {label}"
+        for name, label in (
             ("start", "the start"),
             ("torch.compile", "torch.compile"),
             ("max-autotune", "max-autotune"),
@@ -115,19 +115,19 @@ def _headline(config: RunConfig, summary: Summary | None) -> str:
         if name in rows and rows[name].ratio is not None
     ]
     unsure = "" if summary.confirmed else " Not confirmed in one session with all baselines."
-    return f"Speedup of the best kernel: {'; '.join(told)}.{unsure}"
+    return f"Speedup of the best kernel: {'; '.join(speedups)}.{unsure}"
 
 
 def _state(record: Record) -> str:
     if record.stopped is None:
         return "Not finished: it was interrupted or is still running."
-    return f"Ended: {line(budget.words(record.stopped))}."
+    return f"Ended: {line(budget.describe_end(record.stopped))}."
 
 
 def _machine(root: Path) -> dict[str, Any]:
     """`environment.json`; empty where it is lost, which a report survives."""
     try:
-        found = json.loads((root / "environment.json").read_bytes())
+        data = json.loads((root / "environment.json").read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}

@@ -6,7 +6,7 @@ from typing import Final
 
 from agent.optimize.events import Advised
 from agent.report.gather import FIGURE, Report
-from agent.report.story import Attempt, Telling, why_failed
+from agent.report.story import Attempt, RoundStory, failure_reason
 from agent.report.words import line, milliseconds, percent, visible
 
 # What Markdown or HTML would take as markup; a backslash before each makes it a character.
@@ -14,14 +14,14 @@ _MARKUP: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$])")
 _FENCE: Final = re.compile(r"`{3,}")
 
 
-def escaped(text: str, most: int = 400) -> str:
-    """Untrusted text as one line, with markup escaped."""
-    return _MARKUP.sub(r"\\\1", line(text, most))
+def escape(text: str, max_chars: int = 400) -> str:
+    """Untrusted text as one line, with markup escape."""
+    return _MARKUP.sub(r"\\\1", line(text, max_chars))
 
 
-def fenced(source: str, language: str) -> str:
+def fence_source(source: str, language: str) -> str:
     """Source in a fence that it cannot close."""
-    longest = max((len(each) for each in _FENCE.findall(source)), default=2)
+    longest = max((len(run) for run in _FENCE.findall(source)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{visible(source).rstrip()}\n{fence}"
 
@@ -30,15 +30,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
     """A table; columns of `numbers` are set to the right."""
     rule = ["---:" if number in numbers else "---" for number in range(len(head))]
     lines = [" | ".join(row) for row in (head, rule, *rows)]
-    return "\n".join(f"| {each} |" for each in lines)
+    return "\n".join(f"| {text} |" for text in lines)
 
 
-def markdown(report: Report) -> str:
+def render_markdown(report: Report) -> str:
     """The whole report."""
     blocks = [
-        f"# {escaped(report.config.problem.name)}: run report",
+        f"# {escape(report.config.problem.name)}: run report",
         report.headline,
-        escaped(report.state),
+        escape(report.state),
         *_contenders(report),
         *_running(report),
         *_best(report),
@@ -46,9 +46,9 @@ def markdown(report: Report) -> str:
         *(block for round_ in report.rounds for block in _round(round_)),
         *_lineage(report),
         "## Cost",
-        table(("what", "how much"), [(escaped(a), escaped(b)) for a, b in report.accounting]),
+        table(("what", "how much"), [(escape(k), escape(v)) for k, v in report.accounting]),
         "## Environment",
-        table(("what", "value"), [(escaped(a), escaped(b)) for a, b in report.environment]),
+        table(("what", "value"), [(escape(k), escape(v)) for k, v in report.environment]),
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -77,11 +77,11 @@ def _contenders(report: Report) -> list[str]:
         "The floor is the least time that the measured memory bandwidth and compute rate allow "
         "for the problem's bytes and operations; a kernel above 100 % needs fewer."
     )
-    told = [f"- {contender.name}: {escaped(one)}" for contender in report.contenders
-            for one in contender.disclosures]  # fmt: skip
-    told += [f"- Note: {escaped(note)}" for note in report.summary.notes]
-    if told:
-        blocks.append("\n".join(told))
+    remarks = [f"- {contender.name}: {escape(disclosure)}" for contender in report.contenders
+            for disclosure in contender.disclosures]  # fmt: skip
+    remarks += [f"- Note: {escape(note)}" for note in report.summary.notes]
+    if remarks:
+        blocks.append("\n".join(remarks))
     if report.figure is not None:
         blocks.append(f"![Times of all candidates by round]({FIGURE})")
     return blocks
@@ -113,48 +113,48 @@ def _best(report: Report) -> list[str]:
         return []
     candidate = best.candidate
     facts = [
-        f"`{best.id}` by {escaped(candidate.proposer)}, family {escaped(candidate.family)}, "
+        f"`{best.id}` by {escape(candidate.proposer)}, family {escape(candidate.family)}, "
         f"round {candidate.round}; verdict: {best.outcome.verdict or 'not judged'}."
     ]
     if report.chunks:
-        named = ", ".join(escaped(chunk, 80) for chunk in report.chunks)
-        facts.append(f"Knowledge that this kernel or its ancestors list as used: {named}.")
+        chunk_names = ", ".join(escape(chunk, 80) for chunk in report.chunks)
+        facts.append(f"Knowledge that this kernel or its ancestors list as used: {chunk_names}.")
     if report.citations:
         facts.append("The contexts that showed it cite:")
-        facts.append("\n".join(f"- {escaped(citation)}" for citation in report.citations))
+        facts.append("\n".join(f"- {escape(citation)}" for citation in report.citations))
     language = "cuda" if candidate.suffix == ".cu" else "python"
     if report.given_back is not None:
-        facts = [escaped(report.given_back), *facts]
-    return ["## Best kernel", *facts, fenced(candidate.source, language)]
+        facts = [escape(report.given_back), *facts]
+    return ["## Best kernel", *facts, fence_source(candidate.source, language)]
 
 
 def _metrics(report: Report) -> list[str]:
     if not report.metrics:
         return []
     rows = [
-        (escaped(metric.section), escaped(metric.label), metric.before, metric.after, metric.moved)
+        (escape(metric.section), escape(metric.label), metric.before, metric.after, metric.change)
         for metric in report.metrics
     ]
     head = ("section", "metric", "start", "best", "change")
     return ["## Metrics before and after", table(head, rows, (2, 3, 4))]
 
 
-def _round(telling: Telling) -> list[str]:
-    told = telling.round
-    state = "" if told.closed is not None else " (interrupted)"
-    blocks = [f"## Round {told.number}{state}"]
-    if told.advised is not None:
-        blocks += _advised(told.advised)
-    if told.proposed is not None and told.proposed.crossover is not None:
-        first, second = told.proposed.crossover
+def _round(story: RoundStory) -> list[str]:
+    round_ = story.round
+    state = "" if round_.closed is not None else " (interrupted)"
+    blocks = [f"## Round {round_.number}{state}"]
+    if round_.advised is not None:
+        blocks += _advised(round_.advised)
+    if round_.proposed is not None and round_.proposed.crossover is not None:
+        first, second = round_.proposed.crossover
         blocks.append(f"Asked to combine `{first}` and `{second}`.")
-    if telling.attempts:
-        blocks.append("\n".join(told for attempt in telling.attempts for told in _attempt(attempt)))
-    lines = [f"- `{candidate.id}` was proposed but not judged" for candidate in telling.unjudged]
-    lines += [f"- Retired: family {escaped(each)}" for each in telling.retired]
-    lines += [f"- Note: {escaped(note)}" for note in telling.notes]
-    reflections = told.reflected.notes if told.reflected is not None else ()
-    lines += [f"- Reflection: {escaped(reflection, 1000)}" for reflection in reflections]
+    if story.attempts:
+        blocks.append("\n".join(text for attempt in story.attempts for text in _attempt(attempt)))
+    lines = [f"- `{candidate.id}` was proposed but not judged" for candidate in story.unjudged]
+    lines += [f"- Retired: family {escape(family)}" for family in story.retired]
+    lines += [f"- Note: {escape(note)}" for note in story.notes]
+    reflections = round_.reflected.notes if round_.reflected is not None else ()
+    lines += [f"- Reflection: {escape(reflection, 1000)}" for reflection in reflections]
     return [*blocks, "\n".join(lines)] if lines else blocks
 
 
@@ -162,18 +162,18 @@ def _advised(advised: Advised) -> list[str]:
     blocks = []
     diagnosis, context = advised.diagnosis, advised.context
     if diagnosis is not None:
-        lines = [f"Diagnosis of `{advised.leader}`: {escaped(diagnosis.headline)}"]
+        lines = [f"Diagnosis of `{advised.leader}`: {escape(diagnosis.headline)}"]
         for finding in diagnosis.findings:
-            lines.append(f"- {escaped(finding.cause)} ({finding.category})")
-            for one in finding.evidence:
-                told = f"{one.label}: {one.value:.4g} {one.unit}"
-                lines.append(f"  - {escaped(told)}: {escaped(one.meaning)}")
+            lines.append(f"- {escape(finding.cause)} ({finding.category})")
+            for item in finding.evidence:
+                text = f"{item.label}: {item.value:.4g} {item.unit}"
+                lines.append(f"  - {escape(text)}: {escape(item.meaning)}")
         blocks.append("\n".join(lines))
     if context.chunks:
-        named = ", ".join(escaped(chunk, 80) for chunk in context.chunks)
-        blocks.append(f"Context, {context.tokens} tokens: {named}")
+        chunk_names = ", ".join(escape(chunk, 80) for chunk in context.chunks)
+        blocks.append(f"Context, {context.tokens} tokens: {chunk_names}")
         if context.citations:
-            blocks.append("\n".join(f"- {escaped(citation)}" for citation in context.citations))
+            blocks.append("\n".join(f"- {escape(citation)}" for citation in context.citations))
     return blocks
 
 
@@ -182,20 +182,20 @@ def _attempt(attempt: Attempt) -> list[str]:
     time = f", {milliseconds(outcome.median_ms)} ms" if outcome.timed else ""
     gain = f", over the leader: {attempt.gain}" if attempt.gain else ""
     lines = [
-        f"- `{attempt.judged.id}` {escaped(candidate.proposer)}, {escaped(candidate.family)}"
-        f"{time}{gain}: **{escaped(attempt.fate)}**"
+        f"- `{attempt.judged.id}` {escape(candidate.proposer)}, {escape(candidate.family)}"
+        f"{time}{gain}: **{escape(attempt.fate)}**"
     ]
     if candidate.hypothesis is not None:
-        lines.append(f"  - Hypothesis: {escaped(candidate.hypothesis.claim)}")
+        lines.append(f"  - Hypothesis: {escape(candidate.hypothesis.claim)}")
     if attempt.tested:
-        lines.append(f"  - {escaped(attempt.tested)}")
+        lines.append(f"  - {escape(attempt.tested)}")
     if candidate.note:
-        lines.append(f"  - {escaped(candidate.note)}")
+        lines.append(f"  - {escape(candidate.note)}")
     if candidate.chunks:
-        named = ", ".join(escaped(chunk, 80) for chunk in candidate.chunks)
-        lines.append(f"  - Used: {named}")
-    if reason := why_failed(attempt.judged):
-        lines.append(f"  - Reason: {escaped(reason)}")
+        chunk_names = ", ".join(escape(chunk, 80) for chunk in candidate.chunks)
+        lines.append(f"  - Used: {chunk_names}")
+    if reason := failure_reason(attempt.judged):
+        lines.append(f"  - Reason: {escape(reason)}")
     return lines
 
 
@@ -203,11 +203,11 @@ def _lineage(report: Report) -> list[str]:
     if not report.lineage:
         return []
     lines = []
-    for each in report.lineage:
-        outcome = each.judged.outcome
+    for entry in report.lineage:
+        outcome = entry.judged.outcome
         time = f"{milliseconds(outcome.median_ms)} ms" if outcome.timed else str(outcome.stage)
-        told = time if outcome.right else f"failed at {outcome.stage}"
-        also = f", also from {', '.join(each.also)}" if each.also else ""
-        family = escaped(each.judged.family)
-        lines.append(f"{'  ' * each.depth}- `{each.judged.id}` {family}: {told}{also}")
+        status = time if outcome.right else f"failed at {outcome.stage}"
+        also = f", also from {', '.join(entry.other_parents)}" if entry.other_parents else ""
+        family = escape(entry.judged.family)
+        lines.append(f"{'  ' * entry.depth}- `{entry.judged.id}` {family}: {status}{also}")
     return ["## Lineage", "\n".join(lines)]

@@ -20,7 +20,7 @@ from agent.optimize.events import Standing
 from agent.optimize.files import cannot_write, write_atomically
 from agent.optimize.record import Record
 from agent.optimize.run import read_evaluation, read_run
-from agent.optimize.summary import CALLED
+from agent.optimize.summary import FORM_NAMES
 from judge.evaluate.result import Ratio, Verdict
 from judge.problem.shapes import input_shapes
 from kb.errors import KbError
@@ -34,8 +34,8 @@ _FAILURES: Final = (
     "NameError", "AttributeError", "TypeError", "ValueError", "RuntimeError",
 )  # fmt: skip
 _PARAMETER: Final = re.compile(r"^[A-Za-z_]\w{0,39}$")
-_MOST_PARAMETERS: Final = 12
-_MOST_SHAPES: Final = 4
+_MAX_PARAMETERS: Final = 12
+_MAX_SHAPES: Final = 4
 _NO_TECHNIQUE: Final = "no technique of the taxonomy"
 _FAMILIES: Final = {"tune": "changed meta-parameters", "recipe": "a kernel of the knowledge base"}
 
@@ -52,20 +52,20 @@ def write_notes(root: Path) -> list[Path]:
     """
     config, record = read_run(root)
     folder = root / FOLDER
-    wanted = {
-        folder / f"{note.candidate}.md": _file(note, text)
+    contents = {
+        folder / f"{note.candidate}.md": _note_file(note, text)
         for note, text in notes_of(config, record, root)
     }
-    for path, text in wanted.items():
+    for path, text in contents.items():
         if not path.is_file() or path.read_bytes() != text.encode():
             write_atomically(path, text)
     for path in folder.glob("*.md"):
-        if path not in wanted:
+        if path not in contents:
             try:
                 path.unlink()
             except OSError as error:
                 raise cannot_write(path, error) from error
-    return list(wanted)
+    return list(contents)
 
 
 def notes_of(config: RunConfig, record: Record, root: Path) -> Iterator[tuple[Note, str]]:
@@ -76,21 +76,21 @@ def notes_of(config: RunConfig, record: Record, root: Path) -> Iterator[tuple[No
     standing = record.standing
     if standing is None or config.interpret or None in (standing.gpu, standing.architecture):
         return
-    teller = _Teller(config, record, standing, root)
+    writer = _NoteWriter(config, record, standing, root)
     first: dict[str, Judged] = {}
     for judged in record.history:
         first.setdefault(judged.id, judged)
-    yield from filter(None, map(teller.note, first.values()))
+    yield from filter(None, map(writer.note, first.values()))
 
 
-class _Teller:
+class _NoteWriter:
     """Writes the notes of one run."""
 
     def __init__(self, config: RunConfig, record: Record, standing: Standing, root: Path) -> None:
         self._config, self._record, self._standing, self._root = config, record, standing, root
         self._operator = operator_of(config.problem.stem)
         self._shapes = _shapes(config)
-        self._beside = {
+        self._leader_ids = {
             judged.id: round_.advised.leader
             for _, round_ in sorted(record.rounds.items())
             if round_.advised is not None
@@ -99,62 +99,62 @@ class _Teller:
 
     def note(self, judged: Judged) -> tuple[Note, str] | None:
         """The note of a candidate; None where nothing about it is verified."""
-        outcome = self._final(judged)
+        outcome = self._final_outcome(judged)
         if outcome.timed:
-            return self._timed(judged, outcome)
+            return self._timing_note(judged, outcome)
         refuted = outcome.stage in (Stage.COMPILE, Stage.VERIFY)
         if refuted and outcome.verdict in (Verdict.WRONG, Verdict.CHEAT):
-            return self._failed(judged, outcome)
+            return self._failure_note(judged, outcome)
         return None
 
-    def _final(self, judged: Judged) -> Outcome:
+    def _final_outcome(self, judged: Judged) -> Outcome:
         """The outcome, with the ratios of a last session beside those of its round."""
         confirmed = self._record.confirmed.get(judged.id)
         if confirmed is None or not confirmed.judged.outcome.timed:
             return judged.outcome
         last = confirmed.judged.outcome
-        fresh = {ratio.over for ratio in last.ratios}
-        ratios = (*last.ratios, *(e for e in judged.outcome.ratios if e.over not in fresh))
+        final = {ratio.over for ratio in last.ratios}
+        ratios = (*last.ratios, *(r for r in judged.outcome.ratios if r.over not in final))
         return last.model_copy(update={"ratios": ratios, "profile": judged.outcome.profile})
 
-    def _timed(self, judged: Judged, outcome: Outcome) -> tuple[Note, str] | None:
-        compared = self._compared(judged, outcome)
-        if compared is None:
+    def _timing_note(self, judged: Judged, outcome: Outcome) -> tuple[Note, str] | None:
+        comparison = self._choose_ratio(judged, outcome)
+        if comparison is None:
             return None
-        ratio, told = compared
+        ratio, sentence = comparison
         if not ratio.significant:
             word, title = "none", "no change beyond the noise"
         elif ratio.ratio > 1:
             word, title = "faster", f"{ratio.ratio:.3f}x faster"
         else:
             word, title = "slower", f"slower, {ratio.ratio:.3f}x"
-        lines = [f"{told}: {_change(ratio)}."]
+        lines = [f"{sentence}: {_change(ratio)}."]
         # A parent that is also the start is described once.
-        said = {ratio.over}
-        if ratio.over == "leader" and self._beside.get(judged.id) == self._record.start.id:
-            said.add("start")
+        described = {ratio.over}
+        if ratio.over == "leader" and self._leader_ids.get(judged.id) == self._record.start.id:
+            described.add("start")
         lines += [
-            f"Against {_CONTENDERS[each.over]}: {_change(each)}."
-            for each in outcome.ratios
-            if each.over in _CONTENDERS and each.over not in said and _sound(each)
+            f"Against {_CONTENDERS[other.over]}: {_change(other)}."
+            for other in outcome.ratios
+            if other.over in _CONTENDERS and other.over not in described and _is_finite(other)
         ]
         share = outcome.floor_fraction
         floor = f", {share:.0%} of the floor" if share is not None else ""
         lines.append(f"Median {outcome.median_ms:.4g} ms{floor}. Verdict: {outcome.verdict}.")
         lines += self._metrics(judged)
         paired = ratio.model_dump(include={"ratio", "low", "high"})
-        note = self._head(judged, title, word).model_copy(update=paired)
+        note = self._make_note(judged, title, word).model_copy(update=paired)
         return note, self._text(judged, note, lines)
 
-    def _compared(self, judged: Judged, outcome: Outcome) -> tuple[Ratio, str] | None:
+    def _choose_ratio(self, judged: Judged, outcome: Outcome) -> tuple[Ratio, str] | None:
         """What it is judged by: its parent where both were timed together, else the start."""
-        leader = self._beside.get(judged.id)
-        usable = {e.over: e for e in outcome.ratios if _sound(e)}
+        leader = self._leader_ids.get(judged.id)
+        usable = {ratio.over: ratio for ratio in outcome.ratios if _is_finite(ratio)}
         paired = usable.get("leader")
         parents = judged.candidate.parents
         if paired is not None and leader in parents:
-            only = "its parent" if len(parents) == 1 else "one of its parents"
-            return paired, f"Compared with {only} {leader}, in one session"
+            which = "its parent" if len(parents) == 1 else "one of its parents"
+            return paired, f"Compared with {which} {leader}, in one session"
         if "start" in usable:
             return usable["start"], "Compared with the start of the run, in one session"
         if paired is not None:
@@ -162,25 +162,25 @@ class _Teller:
             return paired, f"Compared with {other}, in one session"
         return None
 
-    def _failed(self, judged: Judged, outcome: Outcome) -> tuple[Note, str]:
+    def _failure_note(self, judged: Judged, outcome: Outcome) -> tuple[Note, str]:
         word = "cheat" if outcome.verdict is Verdict.CHEAT else "wrong"
-        at = "did not compile or load" if outcome.stage is Stage.COMPILE else _WORDS[word]
-        lines = [f"Failed: the kernel {at} (verdict {outcome.verdict})."]
+        how = "did not compile or load" if outcome.stage is Stage.COMPILE else _WORDS[word]
+        lines = [f"Failed: the kernel {how} (verdict {outcome.verdict})."]
         if outcome.stage is Stage.COMPILE and outcome.error in _FAILURES:
             lines.append(f"Kind of error: {outcome.error}.")
-        lines += self._case(judged)
-        fixed = [
-            fix.candidate.id
+        lines += self._failed_case(judged)
+        repair_ids = [
+            repair.candidate.id
             for round_ in self._record.rounds.values()
-            for fix in round_.repaired.values()
-            if fix.failed == judged.id and fix.candidate is not None
+            for repair in round_.repaired.values()
+            if repair.failed == judged.id and repair.candidate is not None
         ]
-        if any(each.id in fixed[:1] and each.outcome.right for each in self._record.history):
-            lines.append(f"A repair of it, {fixed[0]}, is right.")
-        note = self._head(judged, f"failed ({word})", "failed")
+        if any(item.id in repair_ids[:1] and item.outcome.right for item in self._record.history):
+            lines.append(f"A repair of it, {repair_ids[0]}, is right.")
+        note = self._make_note(judged, f"failed ({word})", "failed")
         return note, self._text(judged, note, lines)
 
-    def _case(self, judged: Judged) -> list[str]:
+    def _failed_case(self, judged: Judged) -> list[str]:
         """The first case that it got wrong, in the judge's own numbers."""
         evaluation = read_evaluation(self._root, judged.id)
         for case in evaluation.cases if evaluation is not None else ():
@@ -196,7 +196,7 @@ class _Teller:
         """How the metric moved that the proposer named, where both sides were profiled."""
         hypothesis = judged.candidate.hypothesis
         metric = find_metric(hypothesis.metric) if hypothesis and hypothesis.metric else None
-        leader = self._beside.get(judged.id)
+        leader = self._leader_ids.get(judged.id)
         if metric is None or leader is None or leader not in judged.candidate.parents:
             return []
         before = (self._record.find(leader).outcome.profile or {}).get(metric.name)
@@ -205,8 +205,8 @@ class _Teller:
             return []
         return [f"{metric.label} ({metric.name}): from {before:.4g} to {after:.4g} {metric.unit}."]
 
-    def _head(self, judged: Judged, title: str, word: str) -> Note:
-        family = self._family(judged)
+    def _make_note(self, judged: Judged, title: str, word: str) -> Note:
+        family = self._family_title(judged)
         return Note.model_validate(
             {
                 "title": f"{self._operator} on {self._standing.gpu}: {family}, {title}",
@@ -221,7 +221,7 @@ class _Teller:
             }
         )
 
-    def _family(self, judged: Judged) -> str:
+    def _family_title(self, judged: Judged) -> str:
         return technique_titles().get(judged.family) or _FAMILIES.get(judged.family, _NO_TECHNIQUE)
 
     def _text(self, judged: Judged, note: Note, lines: list[str]) -> str:
@@ -229,22 +229,22 @@ class _Teller:
         # None is written, too: what dtype the problem gives is in its own file.
         dtype = f", {note.dtype}" if note.dtype else ""
         head = f"{note.operator}{shapes}{dtype}, on {note.gpu} ({note.architecture})."
-        named = f"Change: {self._family(judged)}."
+        change = f"Change: {self._family_title(judged)}."
         if note.technique is not None:
             title = technique_titles()[note.technique]
-            named = f"Technique, as its proposer named it: {title} ({note.technique})."
+            change = f"Technique, as its proposer named it: {title} ({note.technique})."
         parameters = _parameters(judged)
-        told = [head, named, *lines, *([parameters] if parameters else [])]
+        paragraphs = [head, change, *lines, *([parameters] if parameters else [])]
         versions = self._standing.versions
-        made = [f"{name} {versions[name]}" for name in ("torch", "triton") if name in versions]
-        if made:
-            told.append(f"Measured with {', '.join(made)}.")
-        return "\n".join(told)
+        tools = [f"{name} {versions[name]}" for name in ("torch", "triton") if name in versions]
+        if tools:
+            paragraphs.append(f"Measured with {', '.join(tools)}.")
+        return "\n".join(paragraphs)
 
 
 _WORDS: Final = {"cheat": "did not do the work, or not in the time it claims", "wrong": "was wrong"}
 _CONTENDERS: Final[dict[str, str]] = {"start": "the start of the run"} | {
-    str(form): called for form, called in CALLED.items()
+    str(form): called for form, called in FORM_NAMES.items()
 }
 
 
@@ -256,35 +256,35 @@ def operator_of(stem: str) -> str:
 
 def _shapes(config: RunConfig) -> str:
     try:
-        found = input_shapes(config.problem.source, config.problem.name) or []
+        all_shapes = input_shapes(config.problem.source, config.problem.name) or []
     except KbError:
         return ""
-    shapes = ["x".join(map(str, shape)) or "scalar" for shape in found[:_MOST_SHAPES]]
-    more = [f"and {len(found) - _MOST_SHAPES} more"] if len(found) > _MOST_SHAPES else []
+    shapes = ["x".join(map(str, shape)) or "scalar" for shape in all_shapes[:_MAX_SHAPES]]
+    more = [f"and {len(all_shapes) - _MAX_SHAPES} more"] if len(all_shapes) > _MAX_SHAPES else []
     return ", ".join([*shapes, *more])[:200]
 
 
 def _change(ratio: Ratio) -> str:
-    told = f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f})"
+    interval = f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f})"
     if not ratio.significant:
-        return f"no change beyond the noise {told}"
-    return f"{ratio.ratio:.3f}x {'faster' if ratio.ratio > 1 else 'as fast (slower)'} {told}"
+        return f"no change beyond the noise {interval}"
+    return f"{ratio.ratio:.3f}x {'faster' if ratio.ratio > 1 else 'as fast (slower)'} {interval}"
 
 
-def _sound(ratio: Ratio) -> bool:
-    return all(math.isfinite(each) and each > 0 for each in (ratio.ratio, ratio.low, ratio.high))
+def _is_finite(ratio: Ratio) -> bool:
+    return all(math.isfinite(value) and value > 0 for value in (ratio.ratio, ratio.low, ratio.high))
 
 
 def _parameters(judged: Judged) -> str:
     """Numbers that were chosen; words could be anything."""
-    found = [
+    settings = [
         f"{name}={value}"
         for name, value in sorted(judged.candidate.params.items())
         if _PARAMETER.match(name) and isinstance(value, int | float)
     ]
-    return f"Parameters: {', '.join(found[:_MOST_PARAMETERS])}." if found else ""
+    return f"Parameters: {', '.join(settings[:_MAX_PARAMETERS])}." if settings else ""
 
 
-def _file(note: Note, text: str) -> str:
+def _note_file(note: Note, text: str) -> str:
     head = yaml.safe_dump(note.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return f"---\n{head}---\n{text}\n"

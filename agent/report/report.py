@@ -5,15 +5,15 @@ from pathlib import Path
 
 from agent.optimize.files import write_atomically
 from agent.report.gather import FIGURE, gather
-from agent.report.html import html
-from agent.report.markdown import markdown
+from agent.report.html import render_html
+from agent.report.markdown import render_markdown
 from agent.report.notes import write_notes
 
 MARKDOWN, HTML = "report.md", "report.html"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ReportFiles:
     """The files of a report."""
 
     markdown: Path
@@ -22,7 +22,7 @@ class Written:
     """None where nothing was timed."""
 
 
-def write_report(root: Path) -> Written:
+def write_report(root: Path) -> ReportFiles:
     """Write the report and the notes of a run, which may be unfinished, into its folder.
 
     Raises
@@ -30,13 +30,13 @@ def write_report(root: Path) -> Written:
     RunFolderError
         `root` is no run folder, its journal is damaged, or it cannot be written.
     """
-    found = gather(root)
-    written = Written(
-        root / MARKDOWN, root / HTML, root / FIGURE if found.figure is not None else None
+    report = gather(root)
+    files = ReportFiles(
+        root / MARKDOWN, root / HTML, root / FIGURE if report.figure is not None else None
     )
-    if written.figure is not None and found.figure is not None:
-        write_atomically(written.figure, found.figure)
-    write_atomically(written.markdown, markdown(found))
-    write_atomically(written.html, html(found))
+    if files.figure is not None and report.figure is not None:
+        write_atomically(files.figure, report.figure)
+    write_atomically(files.markdown, render_markdown(report))
+    write_atomically(files.html, render_html(report))
     write_notes(root)
-    return written
+    return files

@@ -8,7 +8,7 @@ from typing import Any
 from agent.optimize.candidate import Judged
 from agent.optimize.proposers import Spending
 from agent.optimize.record import Record
-from agent.optimize.summary import ROWS, Row, Summary, compared
+from agent.optimize.summary import ROWS, Row, Summary, compare
 from agent.report.words import change, milliseconds
 from judge.profile.render import quantity
 from kb.vocabulary import Metric, all_metrics, metric_sections
@@ -51,7 +51,7 @@ class MetricRow:
     label: str
     before: str
     after: str
-    moved: str
+    change: str
     """Relative change, or empty."""
 
 
@@ -62,51 +62,51 @@ def contenders(record: Record, summary: Summary) -> list[Contender]:
     confirmed = record.confirmed.get(summary.best.id)
     final = confirmed.judged if confirmed is not None else summary.best
     for row in summary.rows:
-        own = {"start": summary.start, "best": final}.get(row.name)
-        verdict = str(own.outcome.verdict or "not judged") if own is not None else ""
-        told = own.outcome.disclosures if own is not None else ()
+        judged = {"start": summary.start, "best": final}.get(row.name)
+        verdict = str(judged.outcome.verdict or "not judged") if judged is not None else ""
+        remarks = judged.outcome.disclosures if judged is not None else ()
         baseline = record.baselines.get(keys.get(row.name, ""))
         if baseline is not None and baseline.note:
-            told = (*told, baseline.note)
+            remarks = (*remarks, baseline.note)
         rows.append(
-            Contender(row.name, row.median_ms, row.floor_fraction, change(row), verdict, told)
+            Contender(row.name, row.median_ms, row.floor_fraction, change(row), verdict, remarks)
         )
     return rows
 
 
-def running(record: Record) -> list[Step]:
+def running_best(record: Record) -> list[Step]:
     """The best after each round. The last round may be unfinished."""
     steps = []
-    start, before = record.start, record.start.id
+    start, leader_before = record.start, record.start.id
     for number, round_ in sorted(record.rounds.items()):
-        judged = [record.find(one.id) for one in round_.in_order()]
+        judged = [record.find(item.id) for item in round_.in_order()]
         if not judged and round_.closed is None:
             continue
         gain = "–"
-        shown = record.find(round_.closed.leader if round_.closed is not None else before)
+        leader = record.find(round_.closed.leader if round_.closed is not None else leader_before)
         if round_.closed is not None:
-            gain = f"{round_.closed.gain:+.1%}" if shown.id != before else "none"
+            gain = f"{round_.closed.gain:+.1%}" if leader.id != leader_before else "none"
         steps.append(
             Step(
                 round=number,
                 judged=len(judged),
-                right=sum(one.outcome.right for one in judged),
-                best=shown,
+                right=sum(item.outcome.right for item in judged),
+                best=leader,
                 gain=gain,
-                over_start=over_start(shown, start),
+                over_start=over_start(leader, start),
                 finished=round_.closed is not None,
             )
         )
-        before = shown.id
+        leader_before = leader.id
     return steps
 
 
 def over_start(judged: Judged, start: Judged) -> str:
     """Speedup over the start, paired if both were timed in one session."""
-    mine, first = judged.outcome.median_ms, start.outcome.median_ms
-    if judged.id == start.id or mine is None or first is None:
+    judged_ms, start_ms = judged.outcome.median_ms, start.outcome.median_ms
+    if judged.id == start.id or judged_ms is None or start_ms is None:
         return "–"
-    return change(compared(Row(name="start", median_ms=first), "start", judged))
+    return change(compare(Row(name="start", median_ms=start_ms), "start", judged))
 
 
 def metrics(start: Judged, best: Judged) -> list[MetricRow]:
@@ -115,26 +115,26 @@ def metrics(start: Judged, best: Judged) -> list[MetricRow]:
     titles = metric_sections()
     same = best.id == start.id
     rows = []
-    known = {metric.name: metric for metric in all_metrics()}
-    others = sorted((before.keys() | after.keys()) - known.keys())
-    for name in (*known, *others):
+    known_metrics = {metric.name: metric for metric in all_metrics()}
+    others = sorted((before.keys() | after.keys()) - known_metrics.keys())
+    for name in (*known_metrics, *others):
         if name not in before and name not in after:
             continue
-        metric = known.get(name) or Metric(name, "", name, "")
+        metric = known_metrics.get(name) or Metric(name, "", name, "")
         first, last = before.get(name), after.get(name)
         rows.append(
             MetricRow(
                 section=titles.get(metric.section, "Other"),
                 label=metric.label,
-                before=_shown(first, metric.unit),
-                after="" if same else _shown(last, metric.unit),
-                moved="" if same else _moved(first, last),
+                before=_format_value(first, metric.unit),
+                after="" if same else _format_value(last, metric.unit),
+                change="" if same else _relative_change(first, last),
             )
         )
     return rows
 
 
-def _shown(value: float | None, unit: str) -> str:
+def _format_value(value: float | None, unit: str) -> str:
     if value is None:
         return "N/A"
     if not math.isfinite(value):
@@ -143,7 +143,7 @@ def _shown(value: float | None, unit: str) -> str:
     return f"{number} {scaled}".strip()
 
 
-def _moved(first: float | None, last: float | None) -> str:
+def _relative_change(first: float | None, last: float | None) -> str:
     if not first or last is None or not (math.isfinite(first) and math.isfinite(last)):
         return ""
     return f"{last / first - 1:+.0%}"
@@ -157,13 +157,13 @@ def accounting(record: Record) -> list[tuple[str, str]]:
         ("of which judging and profiling", f"{record.judge_seconds:.1f} s"),
     ]
     if record.standing is not None:
-        told = f"{record.baseline_seconds:.1f} s, not counted as GPU time"
-        rows.append(("Compiling and tuning baselines", told))
-    rows += [(f"Proposer {name}", _spent(spent)) for name, spent in sorted(record.spent.items())]
-    return [*rows, ("All proposers", _spent(record.total))]
+        text = f"{record.baseline_seconds:.1f} s, not counted as GPU time"
+        rows.append(("Compiling and tuning baselines", text))
+    rows += [(f"Proposer {name}", _costs(spent)) for name, spent in sorted(record.spent.items())]
+    return [*rows, ("All proposers", _costs(record.total))]
 
 
-def _spent(spent: Spending) -> str:
+def _costs(spent: Spending) -> str:
     parts = [f"{spent.gpu_seconds:.1f} s of GPU time"]
     if spent.tokens_in or spent.tokens_out:
         parts.append(f"{spent.tokens_in} tokens in, {spent.tokens_out} out")
@@ -183,14 +183,14 @@ def environment(record: Record, machine: Mapping[str, Any]) -> list[tuple[str, s
         rows.append(("GPU", card + architecture))
         if standing.devices:
             rows.append(("Devices", ", ".join(standing.devices)))
-        rows += list(_ceilings(record))
+        rows += list(_ceiling_rows(record))
         rows += [(f"Version of {name}", value) for name, value in standing.versions.items()]
     seen = {label.removeprefix("Version of ").lower() for label, _ in rows}
     rows += [(str(k), str(v)) for k, v in machine.items() if str(k).lower() not in seen]
     return rows
 
 
-def _ceilings(record: Record) -> Iterator[tuple[str, str]]:
+def _ceiling_rows(record: Record) -> Iterator[tuple[str, str]]:
     standing = record.standing
     assert standing is not None
     floor, ceilings = standing.floor, standing.ceilings

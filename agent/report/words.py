@@ -17,13 +17,13 @@ _UNSEEN: Final = re.compile(
 def visible(text: str) -> str:
     """The text with invisible characters spelled out, such as ⟨U+202E⟩."""
     text = text.replace("\r\n", "\n")
-    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
+    return _UNSEEN.sub(lambda match: f"⟨U+{ord(match.group()):04X}⟩", text)
 
 
-def line(text: str, most: int = 400) -> str:
-    """Foreign text as one line of at most `most` characters, the cut shown."""
+def line(text: str, max_chars: int = 400) -> str:
+    """Foreign text as one line of at most `max_chars` characters, the cut shown."""
     text = visible(" ".join(text.split()))
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
 def milliseconds(value: float | None) -> str:
@@ -36,13 +36,13 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
 
 
-def change(found: Ratio | Row) -> str:
+def change(comparison: Ratio | Row) -> str:
     """A speedup in words; `none` within the noise, empty for the best itself."""
-    if found.ratio is None:
+    if comparison.ratio is None:
         return ""
-    known = found.low is not None and found.high is not None
-    told = f"{found.low:.3f} to {found.high:.3f}" if known else "two sessions"
-    if not found.significant:
-        return f"none ({told}: inside the noise)"
-    slower = "" if found.ratio >= 1 else ", slower"
-    return f"{found.ratio:.3f}×{slower} ({told})"
+    has_interval = comparison.low is not None and comparison.high is not None
+    interval = f"{comparison.low:.3f} to {comparison.high:.3f}" if has_interval else "two sessions"
+    if not comparison.significant:
+        return f"none ({interval}: inside the noise)"
+    slower = "" if comparison.ratio >= 1 else ", slower"
+    return f"{comparison.ratio:.3f}×{slower} ({interval})"

@@ -21,7 +21,7 @@ from kb.context.models import (
 from kb.docstrings import describe_fields
 from kb.search.models import MAX_QUERY_CHARS
 
-MOST_EXCLUDED = 10_000
+MAX_EXCLUDED = 10_000
 ChunkName = Annotated[str, Field(max_length=200)]
 """An id of a chunk, or a slug of a technique or kernel."""
 JOB_ID = r"^[0-9a-f]{16}$"
@@ -92,7 +92,7 @@ class EvaluationRequest(Model):
     """Profile the kernel if it is right."""
     context: ContextWanted | None = Field(default_factory=ContextWanted)
     """The context to return from the knowledge base; null for none."""
-    exclude: Annotated[list[ChunkName], Field(max_length=MOST_EXCLUDED)] = []
+    exclude: Annotated[list[ChunkName], Field(max_length=MAX_EXCLUDED)] = []
     """Ids and slugs that the context omits because the reader has them."""
     previous: Annotated[str, Field(pattern=JOB_ID)] | None = None
     """Id of the evaluation that this one follows: its context is not returned again."""

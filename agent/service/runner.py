@@ -15,7 +15,7 @@ from typing import Final
 from agent.optimize.judge_process import JudgeError
 from agent.service.models import EvaluationAnswer, EvaluationJob, JobState, Phase, PhaseName
 from agent.service.store import JobStore
-from agent.service.work import Work
+from agent.service.work import Evaluator
 from kb.clock import now
 from kb.errors import KbError, NotFoundError
 
@@ -30,10 +30,10 @@ _REPORT_S: Final = 0.2
 _IDLE_S: Final = 300.0
 _SWEEP_S: Final = 60.0
 # What is interrupted more often may be what ends the server.
-_MOST_ATTEMPTS: Final = 2
+_MAX_ATTEMPTS: Final = 2
 # Judging ends at once on request; the steps after it take this long at most.
 _LAST_S: Final = 10.0
-_SAID: Final = 200
+_MAX_LINE_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Reporter:
             self._closed = True
         return self.job
 
-    def tell(self, name: PhaseName, line: str) -> None:
+    def report(self, name: PhaseName, line: str) -> None:
         """Record a phase, or a line of its progress."""
         with self._lock:
             if self._closed:
@@ -76,7 +76,7 @@ class _Reporter:
                 phases.append(Phase(name=name, started=now()))
                 self._written = 0.0
             if line:
-                phases[-1] = phases[-1].model_copy(update={"said": line[:_SAID]})
+                phases[-1] = phases[-1].model_copy(update={"said": line[:_MAX_LINE_CHARS]})
             update = {"phases": phases, "steps": self.job.steps + 1}
             self.job = self.job.model_copy(update=update)
             if time.monotonic() - self._written >= _REPORT_S:
@@ -89,9 +89,9 @@ class Runner:
     """A thread that judges queued evaluations until it is stopped."""
 
     store: JobStore
-    work: Work
+    evaluator: Evaluator
     limits: QueueLimits
-    ended: Callable[[str], None]
+    on_finished: Callable[[str], None]
     """Called for each finished evaluation with its verdict, `failed` or `cancelled`."""
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class Runner:
         """End what runs; it stays in the queue. Returns when the judging process is gone."""
         self._stopping.set()
         self._thread.join(_LAST_S)
-        self.work.close()
+        self.evaluator.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -117,72 +117,72 @@ class Runner:
             except Exception:
                 # Such as a full disk: the evaluation stays where it is, and is tried again.
                 _LOG.exception("the queue of evaluations cannot be served")
-                self.work.close()
+                self.evaluator.close()
             self._stopping.wait(_ELECTION_S)
 
     def _serve(self) -> None:
-        worked = swept = time.monotonic() - _SWEEP_S
+        last_work = last_sweep = time.monotonic() - _SWEEP_S
         while not self._stopping.is_set():
             moment = time.monotonic()
-            if moment - swept >= _SWEEP_S:
+            if moment - last_sweep >= _SWEEP_S:
                 self.store.sweep(self.limits.keep)
-                swept = moment
+                last_sweep = moment
             job = self.store.take()
             if job is not None:
-                self._one(job)
-                worked = time.monotonic()
+                self._run_job(job)
+                last_work = time.monotonic()
                 continue
-            if moment - worked >= _IDLE_S:
-                self.work.close()
+            if moment - last_work >= _IDLE_S:
+                self.evaluator.close()
             self._stopping.wait(_POLL_S)
-        self.work.close()
+        self.evaluator.close()
 
-    def _one(self, job: EvaluationJob) -> None:
-        before = job.attempts - 1
-        if before >= _MOST_ATTEMPTS:
-            tried = job.model_copy(update={"attempts": before})
-            self._over(tried, None, f"interrupted {before} times: send it again")
+    def _run_job(self, job: EvaluationJob) -> None:
+        attempts = job.attempts - 1
+        if attempts >= _MAX_ATTEMPTS:
+            interrupted = job.model_copy(update={"attempts": attempts})
+            self._end(interrupted, None, f"interrupted {attempts} times: send it again")
             return
         try:
             request = self.store.request(job.id)
         except NotFoundError:
-            if not self._forgets_cancelled(job):
-                self._over(job, None, "the stored request can no longer be read: send it again")
+            if not self._forget_if_cancelled(job):
+                self._end(job, None, "the stored request can no longer be read: send it again")
             return
         reporter = _Reporter(self.store, job)
         shown = self.store.shown_at_start(job.id, request)
         folder = self.store.folder
         shutil.rmtree(folder, ignore_errors=True)  # of a process that died
-        found: list[EvaluationAnswer | BaseException] = []
+        outcomes: list[EvaluationAnswer | BaseException] = []
 
         def work() -> None:
             try:
-                found.append(self.work.run(folder, request, shown, reporter.tell))
+                outcomes.append(self.evaluator.run(folder, request, shown, reporter.report))
             except BaseException as error:
-                found.append(error)
+                outcomes.append(error)
 
-        self.work.begin()
+        self.evaluator.begin()
         thread = threading.Thread(target=work, name="evaluation", daemon=True)
         thread.start()
         why = self._watch(job, thread)
         reported = reporter.close()
         shutil.rmtree(folder, ignore_errors=True)
-        outcome = found[0] if found else None
-        if self._forgets_cancelled(job):
+        outcome = outcomes[0] if outcomes else None
+        if self._forget_if_cancelled(job):
             return
         if isinstance(outcome, EvaluationAnswer):
-            self._over(reported, outcome, None)
+            self._end(reported, outcome, None)
         elif self._stopping.is_set():
             self.store.give_back(reported)
         else:
-            self._over(reported, None, why or self._reason(outcome))
+            self._end(reported, None, why or self._describe_error(outcome))
 
-    def _forgets_cancelled(self, job: EvaluationJob) -> bool:
+    def _forget_if_cancelled(self, job: EvaluationJob) -> bool:
         """Forget an evaluation if it was cancelled. Returns whether it was."""
         if not self.store.is_cancelled(job.id):
             return False
         self.store.forget(job.id)
-        self.ended("cancelled")
+        self.on_finished("cancelled")
         return True
 
     def _watch(self, job: EvaluationJob, thread: threading.Thread) -> str:
@@ -194,13 +194,13 @@ class Runner:
                 return ""
             late = time.monotonic() > deadline
             if late or self._stopping.is_set() or self.store.is_cancelled(job.id):
-                self.work.cancel()
+                self.evaluator.cancel()
                 thread.join(_LAST_S)
                 if not late:
                     return ""
                 return f"it ran longer than {self.limits.seconds:g} s and was stopped"
 
-    def _reason(self, error: object) -> str:
+    def _describe_error(self, error: object) -> str:
         if isinstance(error, JudgeError) and error.lacking:
             return (
                 f"the sandbox lacks: {'; '.join(error.lacking)}: untrusted code is not run "
@@ -212,10 +212,10 @@ class Runner:
             _LOG.error("an evaluation failed", exc_info=error)
         return f"unexpected {type(error).__name__}: the server's log has more"
 
-    def _over(self, job: EvaluationJob, answer: EvaluationAnswer | None, error: str | None) -> None:
+    def _end(self, job: EvaluationJob, answer: EvaluationAnswer | None, error: str | None) -> None:
         state = JobState.FAILED if answer is None else JobState.DONE
         update = {"state": state, "finished": now(), "error": error}
         if answer is not None:
             update["verdict"] = answer.verdict
         self.store.finish(job.model_copy(update=update), answer)
-        self.ended("failed" if answer is None else answer.verdict.value)
+        self.on_finished("failed" if answer is None else answer.verdict.value)

@@ -8,7 +8,7 @@ from typing import Final
 from agent.service.models import EvaluationJob, EvaluationRequest
 from agent.service.runner import QueueLimits, Runner
 from agent.service.store import JobStore
-from agent.service.work import Knowledge, Work
+from agent.service.work import Evaluator, Knowledge
 from judge.problem.source import ProblemFile
 from judge.profile.profiler import has_gpu
 from kb.errors import InvalidInputError
@@ -26,13 +26,13 @@ class EvaluationService:
     limits: QueueLimits
     device: str | None = None
     """`cuda:N`; None takes the first GPU."""
-    ended: Callable[[str], None] = lambda _: None
+    on_finished: Callable[[str], None] = lambda _: None
     """Called for each evaluation of this process with its verdict, `failed` or `cancelled`."""
 
     def __post_init__(self) -> None:
         self.store = JobStore(self.state_dir / FOLDER)
-        work = Work(self.knowledge, self.device)
-        self.runner = Runner(self.store, work, self.limits, self.ended)
+        evaluator = Evaluator(self.knowledge, self.device)
+        self.runner = Runner(self.store, evaluator, self.limits, self.on_finished)
         """Judges them between `start` and `stop`, unless another process of this folder does."""
 
     def submit(self, request: EvaluationRequest) -> EvaluationJob:
@@ -51,7 +51,9 @@ class EvaluationService:
         """
         ProblemFile.parse(request.problem)
         if request.context is not None:
-            self.knowledge.check(Work.context_request(request, request.context, request.exclude))
+            self.knowledge.check(
+                Evaluator.context_request(request, request.context, request.exclude)
+            )
         if not request.interpret and not has_gpu():
             raise InvalidInputError(
                 "interpret: this server has no GPU; true checks a Triton kernel's results without "

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from agent.diagnose.diagnose import diagnose, gather
-from agent.diagnose.inputs import Measured, from_profile
+from agent.diagnose.diagnose import diagnose, gather_facts
+from agent.diagnose.inputs import ProfileData, from_profile
 from agent.diagnose.result import Diagnosis
-from agent.diagnose.techniques import Shelf
-from agent.optimize.advice import chunks_of, finite, query_of
+from agent.diagnose.techniques import Catalog
+from agent.optimize.advice import build_query, chunks_of, finite_metrics
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.judge_requests import Describe, Evaluate, TakeProfile
 from agent.service.models import (
-    MOST_EXCLUDED,
+    MAX_EXCLUDED,
     ContextWanted,
     EvaluationAnswer,
     EvaluationRequest,
@@ -33,7 +33,7 @@ from kb.gpus import GpuSpec, find_spec
 
 _SUFFIXES: Final = {"python": ".py", "cuda": ".cu"}
 
-Tell = Callable[[PhaseName, str], None]
+Reporter = Callable[[PhaseName, str], None]
 """Takes a phase and a line of its progress; an empty one where the phase begins."""
 
 
@@ -44,11 +44,11 @@ class _Task:
     request: EvaluationRequest
     problem: Path
     kernel: Path
-    tell: Tell
+    report: Reporter
     notes: list[str] = field(default_factory=list)
 
-    def teller(self, phase: PhaseName) -> Say:
-        return lambda progress: self.tell(phase, progress.text)
+    def reporter(self, phase: PhaseName) -> Say:
+        return lambda progress: self.report(phase, progress.text)
 
 
 class Knowledge(Protocol):
@@ -72,24 +72,24 @@ class Knowledge(Protocol):
             There is no usable index.
         """
 
-    def techniques(self) -> Shelf:
+    def techniques(self) -> Catalog:
         """The techniques that a diagnosis chooses from; those of the shipped corpus where the
         index has none."""
 
 
 @dataclass(eq=False)
-class Work:
+class Evaluator:
     """Carries out evaluations one after the other in one judging process."""
 
     knowledge: Knowledge
     device: str | None = None
     """`cuda:N`; None takes the first GPU."""
-    make: Callable[[], JudgeProcess] = JudgeProcess
+    start_process: Callable[[], JudgeProcess] = JudgeProcess
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._judge: JudgeProcess | None = None
-        self._resolved: str | None = None
+        self._resolved_device: str | None = None
         self._cancelled = False
 
     def begin(self) -> None:
@@ -97,12 +97,12 @@ class Work:
         self._cancelled = False
 
     def run(
-        self, folder: Path, request: EvaluationRequest, shown: Sequence[str], tell: Tell
+        self, folder: Path, request: EvaluationRequest, shown_ids: Sequence[str], report: Reporter
     ) -> EvaluationAnswer:
         """Judge a candidate to the end.
 
-        Its files are put into `folder`, which the caller removes. `shown` are ids and slugs that
-        the reader has.
+        Its files are put into `folder`, which the caller removes. `shown_ids` are ids and slugs
+        that the reader has.
 
         Raises
         ------
@@ -115,14 +115,14 @@ class Work:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         try:
-            return self._run(_Task(request, problem, kernel, tell), shown)
+            return self._run(_Task(request, problem, kernel, report), shown_ids)
         except JudgeError:
             raise
         except BaseException:
             self.close()  # its answer may be on its way still: not to be taken for the next one's
             raise
 
-    def _run(self, task: _Task, shown: Sequence[str]) -> EvaluationAnswer:
+    def _run(self, task: _Task, shown_ids: Sequence[str]) -> EvaluationAnswer:
         request, notes = task.request, task.notes
         evaluation = self._evaluate(task)
         spec = _card(evaluation, notes)
@@ -131,44 +131,44 @@ class Work:
         if evaluation.verdict in RIGHT:
             if request.profile:
                 profile = self._profile(task)
-            task.tell(PhaseName.DIAGNOSE, "")
+            task.report(PhaseName.DIAGNOSE, "")
             diagnosis = self._diagnose(task, evaluation, profile, spec)
         context: ContextResponse | None = None
         if request.context is not None:
-            task.tell(PhaseName.RETRIEVE, "")
-            asked = self.context_request(
+            task.report(PhaseName.RETRIEVE, "")
+            query = self.context_request(
                 request,
                 request.context,
-                shown,
+                shown_ids,
                 diagnosis=diagnosis,
                 metrics=profile.metrics if profile is not None else None,
                 spec=spec,
                 language=evaluation.language,
             )
             try:
-                context = self.knowledge.context(asked)
-                if context.abstained and request.context.query is None and asked.query:
+                context = self.knowledge.context(query)
+                if context.abstained and request.context.query is None and query.query:
                     # A name and a diagnosis may say too little where the kernel's text says enough.
-                    context = self.knowledge.context(asked.model_copy(update={"query": None}))
+                    context = self.knowledge.context(query.model_copy(update={"query": None}))
             except KbError as error:
                 notes.append(f"no context: {error}")
-        given = chunks_of(context) if context is not None else ()
-        fresh = [each for each in dict.fromkeys(given) if each not in set(shown)]
+        chunk_names = chunks_of(context) if context is not None else ()
+        new_names = [name for name in dict.fromkeys(chunk_names) if name not in set(shown_ids)]
         return EvaluationAnswer(
             verdict=evaluation.verdict,
             evaluation=evaluation,
             profile=profile,
             diagnosis=diagnosis,
             context=context,
-            shown=[*shown, *fresh][-MOST_EXCLUDED:],
+            shown=[*shown_ids, *new_names][-MAX_EXCLUDED:],
             notes=notes,
         )
 
     @staticmethod
     def context_request(
         request: EvaluationRequest,
-        wanted: ContextWanted,
-        shown: Sequence[str],
+        options: ContextWanted,
+        shown_ids: Sequence[str],
         *,
         diagnosis: Diagnosis | None = None,
         metrics: dict[str, float] | None = None,
@@ -176,44 +176,44 @@ class Work:
         language: str = "",
     ) -> ContextRequest:
         """The request to the index for an evaluation."""
-        query = wanted.query or query_of(request.name or "", diagnosis, shown).strip(". ")
+        query = options.query or build_query(request.name or "", diagnosis, shown_ids).strip(". ")
         cuda = language == "cuda" or request.kernel_language == "cuda"
-        written: Literal["triton", "cuda"] = "cuda" if cuda else "triton"
+        target: Literal["triton", "cuda"] = "cuda" if cuda else "triton"
         return ContextRequest(
             query=query or None,
             kernel=request.kernel,
-            profile=finite(metrics) or None,
-            gpu=wanted.gpu or (spec.architecture if spec is not None else None),
-            language=written,
-            max_tokens=wanted.tokens,
-            max_chars=wanted.max_chars,
-            max_examples=wanted.max_examples,
-            exclude=list(shown),
+            profile=finite_metrics(metrics) or None,
+            gpu=options.gpu or (spec.architecture if spec is not None else None),
+            language=target,
+            max_tokens=options.tokens,
+            max_chars=options.max_chars,
+            max_examples=options.max_examples,
+            exclude=list(shown_ids),
         )
 
     def _evaluate(self, task: _Task) -> Evaluation:
-        task.tell(PhaseName.JUDGE, "")
-        judge, device = self._ready(task)
-        asked = Evaluate.like(
+        task.report(PhaseName.JUDGE, "")
+        judge, device = self._judge_and_device(task)
+        request = Evaluate.like(
             task.request,
             problem=task.problem,
             kernel=task.kernel,
             device=device,
             baselines=tuple(dict.fromkeys((EAGER, *task.request.baselines))),
         )
-        return judge.ask(asked, task.teller(PhaseName.JUDGE)).evaluation
+        return judge.ask(request, task.reporter(PhaseName.JUDGE)).evaluation
 
     def _profile(self, task: _Task) -> Profile | None:
         if task.request.interpret:
             task.notes.append("not profiled: nothing runs on a GPU with interpret")
             return None
-        task.tell(PhaseName.PROFILE, "")
+        task.report(PhaseName.PROFILE, "")
         try:
-            judge, device = self._ready(task)
-            asked = TakeProfile.like(
+            judge, device = self._judge_and_device(task)
+            request = TakeProfile.like(
                 task.request, problem=task.problem, kernel=task.kernel, device=device
             )
-            return judge.ask(asked, task.teller(PhaseName.PROFILE)).profile
+            return judge.ask(request, task.reporter(PhaseName.PROFILE)).profile
         except (JudgeError, JudgeLostError) as error:
             task.notes.append(f"not profiled: {error}")
             return None
@@ -221,27 +221,27 @@ class Work:
     def _diagnose(
         self, task: _Task, evaluation: Evaluation, profile: Profile | None, spec: GpuSpec | None
     ) -> Diagnosis | None:
-        measured = from_profile(profile) if profile is not None else Measured({})
+        measured = from_profile(profile) if profile is not None else ProfileData({})
         try:
-            facts = gather(measured, spec, evaluation, task.request.kernel)
-            shelf = self.knowledge.techniques()
-            return diagnose(facts, shelf, notes=measured.notes, ignored=measured.ignored)
+            facts = gather_facts(measured, spec, evaluation, task.request.kernel)
+            catalog = self.knowledge.techniques()
+            return diagnose(facts, catalog, notes=measured.notes, ignored=measured.ignored)
         except KbError as error:
             task.notes.append(f"no diagnosis: {error}")
             return None
 
-    def _ready(self, task: _Task) -> tuple[JudgeProcess, str]:
+    def _judge_and_device(self, task: _Task) -> tuple[JudgeProcess, str]:
         """The judging process and the device to use."""
         with self._lock:
             if self._cancelled:
                 raise JudgeLostError("it is being ended")
             if self._judge is None:
-                self._judge, self._resolved = self.make(), None
-            judge, device = self._judge, "cpu" if task.request.interpret else self._resolved
+                self._judge, self._resolved_device = self.start_process(), None
+            judge, device = self._judge, "cpu" if task.request.interpret else self._resolved_device
         if device is None:
-            task.tell(PhaseName.JUDGE, "starting the judge")
+            task.report(PhaseName.JUDGE, "starting the judge")
             device = judge.ask(Describe(device=self.device), silent).devices[0]
-            self._resolved = device
+            self._resolved_device = device
         return judge, device
 
     def cancel(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from agent.optimize.judge_requests import Kept, Request
+from agent.optimize.judge_requests import JudgeState, Request
 from benchmarks.kernels.timing import Run, cuda_timer, interleave, sets_needed, wall_time
 from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
 from benchmarks.tasks import Measured
@@ -161,7 +161,7 @@ class Measure(Request[Measured]):
     tune_seconds: float
     dry_run: bool
 
-    def answer(self, kept: Kept, say: Say) -> Measured:  # noqa: ARG002 (see `Request`)
+    def answer(self, state: JudgeState, say: Say) -> Measured:  # noqa: ARG002 (see `Request`)
         """See `Request.answer`."""
         session = _session(self.corpus, self.tune_seconds, self.dry_run)
         return Measured(record=session.record(self.slug))

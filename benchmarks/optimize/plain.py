@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent.cards.local import share_of_cores
-from agent.cards.sweep import Ended
+from agent.cards.sweep import EndedRun
 from agent.optimize.run import read_run
 from agent.optimize.summary import summarise
 from benchmarks import tasks
@@ -63,7 +63,7 @@ def measure(name: str, problem: Path, place: Place, options: argparse.Namespace)
         return {"name": name, "failed": ran.last, "status": ran.status}
     try:
         config, record = read_run(root)
-        ended = Ended(config, record, summarise(config, record, root), root)
+        ended = EndedRun(config, record, summarise(config, record, root), root)
         found = records.record_of(ended, name=name)
     except KbError as error:
         return {"name": name, "failed": str(error)}

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from agent.cards.sweep import Ended
+from agent.cards.sweep import EndedRun
 from benchmarks.tasks import Record
 from kb.errors import KbError
 
@@ -18,7 +18,7 @@ TIMES = (*_FORMS, "of floor")
 """Columns of `times`."""
 
 
-def recorded(run: Callable[[], Ended], **known: object) -> Record:
+def recorded(run: Callable[[], EndedRun], **known: object) -> Record:
     """Carry out a run; the record of it, or of why it failed."""
     try:
         return record_of(run(), **known)
@@ -26,7 +26,7 @@ def recorded(run: Callable[[], Ended], **known: object) -> Record:
         return {**known, "failed": str(error)}
 
 
-def record_of(ended: Ended, **more: object) -> Record:
+def record_of(ended: EndedRun, **more: object) -> Record:
     """The record of a run; times in milliseconds, medians of its last session.
 
     `over` holds how much faster the best is than each contender, with the 95 % interval of ratios
@@ -75,7 +75,7 @@ def record_of(ended: Ended, **more: object) -> Record:
     }  # fmt: skip
 
 
-def _fraction(ended: Ended) -> float | None:
+def _fraction(ended: EndedRun) -> float | None:
     """Of the best, in the last session where there was one."""
     best = ended.summary.best
     confirmed = ended.record.confirmed.get(best.id)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
-from agent.diagnose.techniques import Shelf, shelf_or_corpus
+from agent.diagnose.techniques import Catalog, catalog_or_corpus
 from agent.service.runner import QueueLimits
 from agent.service.service import EvaluationService
 from cli.evaluate_api.routes import build_router
@@ -34,7 +34,7 @@ class EvaluationMount:
                 keep=settings.evaluate_keep,
             ),
             device=settings.evaluate_device,
-            ended=lambda outcome: host.metrics.evaluations.labels(outcome).inc(),
+            on_finished=lambda outcome: host.metrics.evaluations.labels(outcome).inc(),
         )
 
     def router(self) -> APIRouter:
@@ -72,5 +72,5 @@ class _Index:
         self._host.metrics.searches.labels("evaluate", str(response.abstained).lower()).inc()
         return response
 
-    def techniques(self) -> Shelf:
-        return shelf_or_corpus(self._host.settings.index)
+    def techniques(self) -> Catalog:
+        return catalog_or_corpus(self._host.settings.index)

@@ -5,7 +5,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from agent.diagnose.techniques import shelf_from_corpus
+from agent.diagnose.techniques import catalog_from_corpus
 from kb.architectures import any_runs_on
 from kb.corpus.entries import Technique
 from kb.errors import KbError
@@ -71,7 +71,7 @@ def _kinds(problem: str) -> frozenset[str] | None:
 
 @cache
 def _entries() -> dict[str, Technique]:
-    return {technique.slug: technique for technique in shelf_from_corpus().techniques}
+    return {technique.slug: technique for technique in catalog_from_corpus().techniques}
 
 
 @cache

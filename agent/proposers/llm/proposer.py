@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.endpoint.batch import BatchEndpoint, BatchFolder
 from agent.endpoint.client import Endpoint
 from agent.endpoint.errors import LlmError
-from agent.optimize.advice import of_sources
+from agent.optimize.advice import ids_of_sources
 from agent.optimize.candidate import Hypothesis, Judged, Outcome, Proposal, SearchState, digest_id
 from agent.optimize.config import RunConfig
 from agent.optimize.proposers import Proposer, Spending
@@ -277,7 +277,7 @@ def open_proposer(
         max_tokens=config.limits.tokens,
         max_money=config.limits.money,
     )
-    hidden = of_sources(searcher.generation, config.exclude_sources) if searcher else ()
+    hidden = ids_of_sources(searcher.generation, config.exclude_sources) if searcher else ()
     return LlmProposer(gateway, searcher, hidden=hidden)
 
 

@@ -1,6 +1,6 @@
 """Requests and replies for tuning in a judging process. Imports no torch."""
 
-from agent.optimize.judge_requests import Kept, Request
+from agent.optimize.judge_requests import JudgeState, Request
 from agent.proposers.tune.rewrite import Value
 from agent.proposers.tune.space import Hint
 from judge.evaluate.result import Model
@@ -60,7 +60,7 @@ class Tuning(Request[Tuned], _Search):
     batch: int = 48
     """Configurations in the first generation."""
 
-    def answer(self, kept: Kept, say: Say) -> Tuned:
+    def answer(self, kept: JudgeState, say: Say) -> Tuned:
         """See `Request.answer`."""
         from agent.proposers.tune.tuner import tune  # noqa: PLC0415 (loads torch)
 
@@ -103,7 +103,7 @@ class Screening(Request[Ranking], _Search):
     """What the judge measured of the run's start. Kernels that take many times as long after the
     race are not searched."""
 
-    def answer(self, kept: Kept, say: Say) -> Ranking:
+    def answer(self, kept: JudgeState, say: Say) -> Ranking:
         """See `Request.answer`."""
         from agent.proposers.tune.screen import screen  # noqa: PLC0415 (loads torch)
 

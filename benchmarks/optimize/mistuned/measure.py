@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from agent.optimize.judge_requests import Kept, Request
+from agent.optimize.judge_requests import JudgeState, Request
 from agent.proposers.tune.autotune import read_tunables
 from agent.proposers.tune.halving import halve
 from agent.proposers.tune.material import Subject
@@ -52,9 +52,9 @@ class Measure(Request[Measured]):
     check: bool
     """Whether the judge says if the winner is right."""
 
-    def answer(self, kept: Kept, say: Say) -> Measured:
+    def answer(self, state: JudgeState, say: Say) -> Measured:
         """See `Request.answer`."""
-        record = measure(self, kept.zygote(interpret=self.device == "cpu"), say)
+        record = measure(self, state.zygote(interpret=self.device == "cpu"), say)
         host = describe_host(self.device)
         return Measured(record={**record, "gpu": host.gpu, "versions": host.versions})
 

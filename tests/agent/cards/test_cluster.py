@@ -93,7 +93,7 @@ def test_a_node_that_dies_costs_the_work_in_flight_and_nothing_else(
     assert not killer.is_alive()
     assert f"{PROBLEMS} problems on 2 CPUs" in ran.stderr
     assert "CPU 0: its node was lost" in ran.stderr
-    monkeypatch.setattr(local, "_DRY", 1)  # a second process would load torch again
+    monkeypatch.setattr(local, "_DRY_RUN_CARDS", 1)  # a second process would load torch again
     alone = tmp_path / "alone"
     sweep(problems, alone)
     assert files(out) == files(alone)

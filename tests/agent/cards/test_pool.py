@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from agent.cards import local
 from agent.cards.local import LocalCard, Probe, local_cards
 from agent.cards.pool import CardLostError, CardPool
-from agent.cards.sweep import Runner, share
+from agent.cards.sweep import Runner, run_all
 from agent.optimize.events import Standing
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
-from agent.optimize.judge_requests import Described, Request
+from agent.optimize.judge_requests import DeviceInfo, Request
 from agent.optimize.record import Record
 from agent.pause import NeedsGpuError, PausedError
 from cli.sweeping import _cards
@@ -118,7 +118,7 @@ def test_as_many_tasks_run_at_once_as_there_are_cards():
             both.wait()
             done.append((task, lent.ask(Work(), silent).by))
 
-    assert share(pool, range(4), work) == []
+    assert run_all(pool, range(4), work) == []
     assert sorted(task for task, _ in done) == [0, 1, 2, 3]
     assert {by for _, by in done} == {"a", "b"}
 
@@ -126,7 +126,7 @@ def test_as_many_tasks_run_at_once_as_there_are_cards():
 def test_nothing_is_begun_once_it_is_to_stop_and_the_rest_is_told():
     pool = CardPool([card("a")[0]])
     done = []
-    assert share(pool, range(4), done.append, stop=lambda: len(done) == 2) == [2, 3]
+    assert run_all(pool, range(4), done.append, stop=lambda: len(done) == 2) == [2, 3]
 
 
 def test_ctrl_c_ends_what_waits_for_a_card():
@@ -141,7 +141,7 @@ def test_ctrl_c_ends_what_waits_for_a_card():
     pool._free *= 2  # two tasks at once
     pool._all *= 2
     with pytest.raises((KeyboardInterrupt, PausedError)):
-        share(pool, ["waits", "interrupted"], work)
+        run_all(pool, ["waits", "interrupted"], work)
     with pytest.raises(PausedError, match="interrupted"):
         pool.take()
 
@@ -185,7 +185,7 @@ def test_a_judging_process_gets_its_card_and_its_share_of_the_cores():
 
 def test_cards_are_all_of_the_first_ones_kind_or_so_many(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-x, GPU-y,GPU-z")
-    described = Described(devices=("cuda:0", "cuda:2"), gpu="NVIDIA H200")
+    described = DeviceInfo(devices=("cuda:0", "cuda:2"), gpu="NVIDIA H200")
     made = []
 
     class Fake:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from agent.diagnose.contexts import answers
+from agent.diagnose.contexts import suggest_techniques
 from kb.context.models import ContextRequest
 from kb.index.reader import open_generation
 from kb.vocabulary import all_metrics
@@ -24,7 +24,9 @@ def test_no_value_of_a_metric_breaks_it(generation):
         for _ in range(120):
             chosen = generator.sample(names, generator.randint(1, len(names)))
             profile = {name: generator.choice(_EXTREMES) for name in chosen}
-            found = answers(profile, ContextRequest(profile=profile, gpu=gpu), generation)
+            found = suggest_techniques(
+                profile, ContextRequest(profile=profile, gpu=gpu), generation
+            )
             assert all(slug in generation.techniques and why for slug, why in found)
 
 
@@ -33,7 +35,7 @@ def test_the_best_of_each_finding_comes_first(generation):
         "lts__t_sector_hit_rate.pct": 30.0,
         "dram__throughput.avg.pct_of_peak_sustained_elapsed": 92.0,
     }
-    found = answers(profile, ContextRequest(profile=profile), generation)
+    found = suggest_techniques(profile, ContextRequest(profile=profile), generation)
     assert [slug for slug, _ in found[:2]] == ["pid-swizzling", "kernel-fusion"]
     assert "L2 misses" in found[0][1]
     assert "memory roof" in found[1][1]

@@ -24,7 +24,7 @@ from agent.diagnose.facts import metric_of
 from agent.diagnose.findings import RULES, select
 from agent.diagnose.result import Bottleneck
 from agent.diagnose.roofline import roofline
-from agent.diagnose.techniques import shelf_from_corpus
+from agent.diagnose.techniques import catalog_from_corpus
 from kb.corpus.entries import BOTTLENECKS
 from kb.vocabulary import all_metrics, taxonomy
 
@@ -328,7 +328,7 @@ FEW = [
 
 @pytest.mark.parametrize(("values", "rule", "technique"), FEW)
 def test_few_counters_give_the_cause_and_what_helps(values, rule, technique):
-    answer = diagnose(facts(values, spec=None), shelf_from_corpus())
+    answer = diagnose(facts(values, spec=None), catalog_from_corpus())
     assert answer.findings[0].rule == rule
     assert answer.findings[0].techniques[0].slug == technique
     assert "little is left" not in answer.headline
@@ -336,12 +336,12 @@ def test_few_counters_give_the_cause_and_what_helps(values, rule, technique):
 
 def test_at_the_roof_without_a_word_of_reuse_both_readings_are_given():
     """Shared operands that are read again, or a stream that is done."""
-    answer = diagnose(facts(FEW[0][0], spec=None), shelf_from_corpus())
+    answer = diagnose(facts(FEW[0][0], spec=None), catalog_from_corpus())
     assert [each.rule for each in answer.findings] == ["possible-rereads", "memory-roof"]
     # What holds only for some kernels is not in the headline.
     assert answer.headline == "The kernel is at the memory roof: only moving fewer bytes is faster."
     stream = {**FEW[0][0], "tensor_utilization": 0.0}
-    assert diagnose(facts(stream), shelf_from_corpus()).findings[0].rule == "memory-roof"
+    assert diagnose(facts(stream), catalog_from_corpus()).findings[0].rule == "memory-roof"
 
 
 def test_every_rule_is_shown_by_some_test():

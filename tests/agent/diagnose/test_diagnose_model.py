@@ -12,7 +12,7 @@ from diagnose_cases import POOR_MATVEC, facts, static
 from agent.diagnose.diagnose import diagnose
 from agent.diagnose.facts import metric_of
 from agent.diagnose.model_judge import ask_model, evidence_of
-from agent.diagnose.techniques import shelf_from_corpus
+from agent.diagnose.techniques import catalog_from_corpus
 from agent.endpoint.errors import LlmError
 
 WAVES = metric_of("waves_per_sm").name
@@ -91,7 +91,7 @@ def endpoint():
 
 @pytest.fixture(scope="module")
 def shelf():
-    return shelf_from_corpus()
+    return catalog_from_corpus()
 
 
 @pytest.fixture(autouse=True)

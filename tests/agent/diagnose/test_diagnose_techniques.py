@@ -15,7 +15,7 @@ from support import TinyCorpus
 
 from agent.diagnose.diagnose import diagnose
 from agent.diagnose.rules_grid import RULES
-from agent.diagnose.techniques import shelf_from_corpus, shelf_from_index
+from agent.diagnose.techniques import catalog_from_corpus, catalog_from_index
 from agent.optimize.candidate import Context
 from agent.optimize.events import Advised
 from agent.optimize.progress import lines_of
@@ -28,7 +28,7 @@ from kb.vocabulary import find_metric
 
 @pytest.fixture(scope="module")
 def shelf():
-    return shelf_from_corpus()
+    return catalog_from_corpus()
 
 
 def slugs(diagnosis):
@@ -58,7 +58,7 @@ def test_the_same_facts_give_the_same_answer(shelf):
     known = facts(POOR_MATVEC)
     answers = {diagnose(known, shelf).model_dump_json() for _ in range(3)}
     backwards = dict(reversed(list(POOR_MATVEC.items())))
-    answers.add(diagnose(facts(backwards), shelf_from_corpus()).model_dump_json())
+    answers.add(diagnose(facts(backwards), catalog_from_corpus()).model_dump_json())
     assert len(answers) == 1
 
 
@@ -78,7 +78,7 @@ def tiny(tmp_path):
 
 def test_language_leaves_out_what_is_not_for_it(tiny):
     tiny.technique("split-k", "utilization", languages="[cuda]")
-    shelf = shelf_from_corpus(tiny.root)
+    shelf = catalog_from_corpus(tiny.root)
     known = facts(POOR_MATVEC)
     assert "split-k" in slugs(diagnose(known, shelf))
     assert "split-k" in slugs(diagnose(known, shelf, language="cuda"))
@@ -91,7 +91,7 @@ GATE = "[{{metric: waves_per_sm, op: '{op}', value: 1, because: The wave tells.}
 def test_gates_decide_between_techniques_that_answer_the_same_finding(tiny):
     tiny.technique("split-k", "utilization", when=GATE.format(op=">"), avoid_when="")
     tiny.technique("stream-k", "utilization", when=GATE.format(op="<"), avoid_when="")
-    answer = diagnose(facts(POOR_MATVEC), shelf_from_corpus(tiny.root))
+    answer = diagnose(facts(POOR_MATVEC), catalog_from_corpus(tiny.root))
     best, other = answer.findings[0].techniques[:2]
     assert (best.slug, other.slug) == ("stream-k", "split-k")
     assert best.reasons[0] == "Waves per SM is 0.48 waves (< 1 waves): The wave tells."
@@ -101,7 +101,7 @@ def test_gates_decide_between_techniques_that_answer_the_same_finding(tiny):
 def test_a_reason_against_is_shown_and_weighs(tiny):
     tiny.technique("split-k", "utilization", avoid_when=GATE.format(op="<"))
     tiny.technique("stream-k", "utilization", when=GATE.format(op="<"), avoid_when="")
-    shelf = shelf_from_corpus(tiny.root)
+    shelf = catalog_from_corpus(tiny.root)
     answer = diagnose(facts(POOR_MATVEC), shelf)
     best, other = answer.findings[0].techniques[:2]
     assert (best.slug, other.slug) == ("stream-k", "split-k")
@@ -111,7 +111,7 @@ def test_a_reason_against_is_shown_and_weighs(tiny):
 def test_what_the_kernel_does_already_comes_last(tiny):
     tiny.technique("split-k", "utilization", when=GATE.format(op="<"), avoid_when="")
     tiny.technique("stream-k", "utilization", when=GATE.format(op="<"), avoid_when="")
-    shelf = shelf_from_corpus(tiny.root)
+    shelf = catalog_from_corpus(tiny.root)
     first = [advice.slug for advice in diagnose(facts(POOR_MATVEC), shelf).findings[0].techniques]
     assert first == ["split-k", "stream-k"]
     source = "import triton\n\n@triton.jit\ndef split_k_kernel(x):\n    pass\n\nsplit_k_sum(1)\n"
@@ -125,25 +125,25 @@ def test_examples_are_kernels_that_fit(tiny):
     tiny.technique("split-k", "utilization")
     tiny.kernel("shows-it", "split-k")
     tiny.kernel("too-new", "split-k", architectures="[sm_100a]")
-    answer = diagnose(facts(POOR_MATVEC), shelf_from_corpus(tiny.root))
+    answer = diagnose(facts(POOR_MATVEC), catalog_from_corpus(tiny.root))
     advice = next(a for f in answer.findings for a in f.techniques if a.slug == "split-k")
     assert advice.examples == ("shows-it",)
 
 
 def test_a_finding_without_an_entry_says_so_rather_than_inventing_one(tiny):
     values = SOUND | {"stall_barrier": 60.0}
-    answer = diagnose(facts(values), shelf_from_corpus(tiny.root))
+    answer = diagnose(facts(values), catalog_from_corpus(tiny.root))
     assert answer.findings[0].rule == "barrier-stalls"
     assert answer.findings[0].techniques == ()
 
 
 def test_techniques_come_from_an_index_as_from_the_corpus(built, tmp_path):
-    from_index = shelf_from_index(built / "index")
-    from_corpus = shelf_from_corpus(built / "corpus")
+    from_index = catalog_from_index(built / "index")
+    from_corpus = catalog_from_corpus(built / "corpus")
     assert from_index.techniques == from_corpus.techniques
     assert from_index.kernels == from_corpus.kernels
     with pytest.raises(IndexUnavailableError):
-        shelf_from_index(tmp_path / "none")
+        catalog_from_index(tmp_path / "none")
 
 
 def test_every_advised_technique_exists(shelf):

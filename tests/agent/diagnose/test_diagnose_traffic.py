@@ -5,7 +5,7 @@ from diagnose_cases import H200, case, facts, found
 
 from agent.diagnose.diagnose import diagnose
 from agent.diagnose.rules_spills import spill_share
-from agent.diagnose.techniques import shelf_from_corpus
+from agent.diagnose.techniques import catalog_from_corpus
 
 # 580 million sectors at L1 are 18.6 GB; 0.59 of them miss L1 and 0.62 of these L2: 6.8 of 6.9 GB.
 SPILLED = {
@@ -16,7 +16,7 @@ SPILLED = {
 
 
 def answer_of(values, spec=H200):
-    return diagnose(facts(values, spec=spec), shelf_from_corpus())
+    return diagnose(facts(values, spec=spec), catalog_from_corpus())
 
 
 def rules_of(values):

@@ -4,11 +4,11 @@ import pytest
 from diagnose_cases import H200, SOUND, case, facts, found, metrics
 
 from agent.diagnose.bottleneck import decide
-from agent.diagnose.diagnose import diagnose, gather
-from agent.diagnose.inputs import Measured
+from agent.diagnose.diagnose import diagnose, gather_facts
+from agent.diagnose.inputs import ProfileData
 from agent.diagnose.result import Bottleneck
 from agent.diagnose.roofline import roofline
-from agent.diagnose.techniques import shelf_from_corpus
+from agent.diagnose.techniques import catalog_from_corpus
 from kb.profiles.keys import with_derived
 
 # Few warps, few blocks, stalls: each has a rule, and no full unit waits for any of them.
@@ -37,7 +37,7 @@ FULL = [
 
 
 def answer_of(values, spec=H200):
-    return diagnose(facts(values, spec=spec), shelf_from_corpus())
+    return diagnose(facts(values, spec=spec), catalog_from_corpus())
 
 
 def rules_of(values):
@@ -138,11 +138,11 @@ NO_BRANCHES = {"branch_uniformity": 0.0, "sm_throughput": 10.0, "dram_throughput
 
 
 def known(values):
-    return gather(Measured(with_derived(metrics(values))), H200)
+    return gather_facts(ProfileData(with_derived(metrics(values))), H200)
 
 
 def test_a_branch_efficiency_of_zero_is_a_ratio_of_nothing():
-    answer = diagnose(known(NO_BRANCHES), shelf_from_corpus())
+    answer = diagnose(known(NO_BRANCHES), catalog_from_corpus())
     assert "divergence" not in {finding.rule for finding in answer.findings}
     gated = [reason for f in answer.findings for t in f.techniques for reason in t.reasons]
     assert not any("Uniform branch" in reason for reason in gated)
@@ -153,7 +153,7 @@ def test_a_branch_efficiency_of_zero_is_a_ratio_of_nothing():
 
 @pytest.mark.parametrize("sign", [{"divergent_branches": 40.0}, {"threads_per_inst": 6.0}])
 def test_a_branch_efficiency_of_zero_counts_beside_a_sign_of_divergence(sign):
-    answer = diagnose(known(NO_BRANCHES | sign), shelf_from_corpus())
+    answer = diagnose(known(NO_BRANCHES | sign), catalog_from_corpus())
     assert answer.findings[0].rule == "divergence"
 
 

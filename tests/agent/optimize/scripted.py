@@ -23,12 +23,12 @@ from agent.optimize.candidate import (
 )
 from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.events import Event, Standing
-from agent.optimize.judge import WHOLE, Allowance, Confirmation, Profiled
+from agent.optimize.judge import WHOLE, Allowance, Confirmation, ProfileResult
 from agent.optimize.loop import Search
 from agent.optimize.outcomes import failure
 from agent.optimize.proposers import Proposer, Spending
 from agent.optimize.run import RunFolder
-from agent.optimize.starting import candidate_of
+from agent.optimize.starting import start_candidate
 from judge.evaluate.result import Ratio, Verdict
 from judge.evaluate.statistics import repeatability
 from judge.progress import Progress, Say, Step
@@ -88,11 +88,11 @@ class ScriptedJudge:
         self._before = before
         self._start_seconds = start_seconds
 
-    def standing(self, given: Proposal | None, say: Say) -> Standing:
+    def judge_start(self, given: Proposal | None, say: Say) -> Standing:
         assert given is not None
         say(Progress("starting workers", Step.HOLD))
         self._before("standing")
-        candidate = candidate_of(given)
+        candidate = start_candidate(given)
         ms = ms_of(candidate.source)
         outcome = Outcome(
             candidate=candidate.id, stage=Stage.DONE, verdict=Verdict.CORRECT, median_ms=ms,
@@ -136,12 +136,12 @@ class ScriptedJudge:
             gpu_seconds=10.0,
         )  # fmt: skip
 
-    def profile(self, candidate: Candidate, say: Say) -> Profiled:
+    def profile(self, candidate: Candidate, say: Say) -> ProfileResult:
         say(Progress("profiling"))
         self.profiled.append(candidate.id)
         self._before("profile")
         metrics = {"gpu__time_duration.sum": ms_of(candidate.source) * 1e6}
-        return Profiled(metrics, (), 2.0)
+        return ProfileResult(metrics, (), 2.0)
 
     def confirm(
         self, best: Judged, start: Judged, say: Say, allowed: Allowance = WHOLE

@@ -8,7 +8,7 @@ from scripted import ScriptedJudge, config, start
 from support import TinyCorpus, add
 from support import searcher as make_searcher
 
-from agent.optimize.advice import Advice, IndexAdvisor, of_sources, query_of
+from agent.optimize.advice import Advice, IndexAdvisor, build_query, ids_of_sources
 from agent.optimize.candidate import Context, ProblemInfo
 from agent.optimize.events import Started
 from agent.optimize.run import RunFolder
@@ -27,11 +27,11 @@ from kb.search.models import MAX_QUERY_CHARS
     ],
 )
 def test_a_problem_is_asked_for_in_words(stem: str, query: str) -> None:
-    assert query_of(stem, None, ()) == query
+    assert build_query(stem, None, ()) == query
 
 
 def test_a_query_is_never_longer_than_search_takes() -> None:
-    assert len(query_of("word_" * 10_000, None, ())) <= MAX_QUERY_CHARS
+    assert len(build_query("word_" * 10_000, None, ())) <= MAX_QUERY_CHARS
 
 
 PROBLEM = """
@@ -70,7 +70,7 @@ def advised(root: Path, index: Path, searcher: Any, **changed: Any) -> Advice:
     info = ProblemInfo(name="linear.py", source=PROBLEM, sha256="0")
     run = config().model_copy(update={"problem": info, "gpu": "H200", **changed})
     with RunFolder.create(root, run) as folder:
-        standing = ScriptedJudge().standing(start(), lambda _: None)
+        standing = ScriptedJudge().judge_start(start(), lambda _: None)
         folder.append(Started(wall=0, at="", standing=standing))
         return IndexAdvisor(folder, index, (), searcher).advise(standing.start, 1, ())
 
@@ -91,7 +91,7 @@ def test_sources_that_are_left_out_are_not_shown(tmp_path: Path, two_sources: Pa
     unknown = advised(tmp_path / "unknown", two_sources, one, exclude_sources=("nobody",))
     assert unknown.context == Context()
     assert "no source 'nobody': its sources are notes, tiny" in unknown.notes[0]
-    hidden = of_sources(one.generation, ("notes",))
+    hidden = ids_of_sources(one.generation, ("notes",))
     assert hidden
     assert hidden < {each.id for each in one.generation.store.all()}
 

@@ -106,7 +106,7 @@ def test_a_paired_ratio_counts_more_than_times_of_two_sessions() -> None:
 @given(histories())
 def test_retirement(history: list[Judged]) -> None:
     leader = beam.choose_leader(history[0], history[1:])
-    retired = beam.plateaued(history, leader)
+    retired = beam.stalled_families(history, leader)
     assert leader.family not in retired
     assert not retired & {beam.BASELINE, beam.TUNE}
     for family in retired:
@@ -120,16 +120,16 @@ def test_retirement(history: list[Judged]) -> None:
 def test_a_family_is_given_up_when_it_stays_behind_and_not_while_it_gains() -> None:
     leader = judged(0.5, "fusion", 1)
     still = [judged(0.9, "tiling", 1), judged(0.895, "tiling", 2), judged(0.89, "tiling", 3)]
-    assert beam.plateaued([leader, *still], leader) == {"tiling"}
-    assert beam.plateaued([leader, *still[:2]], leader) == frozenset()
+    assert beam.stalled_families([leader, *still], leader) == {"tiling"}
+    assert beam.stalled_families([leader, *still[:2]], leader) == frozenset()
     gaining = [judged(0.9, "tiling", 1), judged(0.895, "tiling", 2), judged(0.8, "tiling", 3)]
-    assert beam.plateaued([leader, *gaining], leader) == frozenset()
+    assert beam.stalled_families([leader, *gaining], leader) == frozenset()
     level = [judged(0.501, "tiling", 1), judged(0.5005, "tiling", 2), judged(0.5, "tiling", 3)]
-    assert beam.plateaued([leader, *level], leader) == frozenset()
+    assert beam.stalled_families([leader, *level], leader) == frozenset()
     failing = [judged(None, "tiling", number) for number in (1, 2, 3)]
-    assert beam.plateaued([leader, *failing], leader) == {"tiling"}
+    assert beam.stalled_families([leader, *failing], leader) == {"tiling"}
     tuned = [judged(0.9, "tune", number) for number in (1, 2, 3)]
-    assert beam.plateaued([leader, *tuned], leader) == frozenset()
+    assert beam.stalled_families([leader, *tuned], leader) == frozenset()
 
 
 @settings(deadline=None)
@@ -170,4 +170,4 @@ def test_a_dry_run_keeps_what_is_right_the_latest_of_a_family() -> None:
     history = [start, right("tiling", 1), judged(None, "fusion", 1), right("tiling", 2)]
     assert beam.choose_leader(start, history) == start
     assert beam.survivors(history, start, width=4) == (start, history[3])
-    assert beam.plateaued(history, start) == frozenset()
+    assert beam.stalled_families(history, start) == frozenset()

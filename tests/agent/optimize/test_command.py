@@ -109,7 +109,7 @@ def test_a_model_is_paid_by_a_price_list_also_where_its_run_goes_on(
         raise KbError("far enough")
         yield
 
-    monkeypatch.setattr("agent.opening.opened", opened)
+    monkeypatch.setattr("agent.opening.open_search", opened)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.py").write_text(PROBLEM)
     (tmp_path / "prices.yaml").write_text("models: {m: {input: 1.25, output: 10}}")

@@ -24,7 +24,7 @@ from agent.optimize.progress import line_of, lines_of
 from agent.optimize.run import RunFolder, read_run
 from agent.optimize.summary import render, summarise
 from agent.report.report import write_report
-from agent.report.story import story
+from agent.report.story import round_stories
 from kb.errors import KbError
 from kb.printable import WIDTH
 
@@ -226,7 +226,7 @@ def test_why_a_proposer_has_nothing_is_recorded_and_told(tmp_path: Path) -> None
     proposed = folder.record.rounds[1].proposed
     assert proposed is not None
     assert proposed.notes == {"recipe": ("no kernel fits: the stride is 3",)}
-    assert story(folder.record)[0].notes == ("recipe: no kernel fits: the stride is 3",)
+    assert round_stories(folder.record)[0].notes == ("recipe: no kernel fits: the stride is 3",)
 
 
 def test_proposers_take_turns_within_the_round(tmp_path: Path) -> None:

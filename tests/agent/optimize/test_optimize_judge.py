@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scripted import PROBLEM, kernel, proposal, start
 
-from agent.optimize.baselines import BaselineCache, Cached, Key
+from agent.optimize.baselines import BaselineCache, CacheEntry, CacheKey
 from agent.optimize.candidate import Baseline, Candidate, Judged, ProblemInfo, Stage
 from agent.optimize.config import Limits, RunConfig, Strategy
 from agent.optimize.gpu_judge import GpuJudge
@@ -19,15 +19,15 @@ from agent.optimize.judge_pool import JudgePool
 from agent.optimize.judge_process import JudgeError, JudgeLostError, JudgeProcess
 from agent.optimize.judge_requests import (
     Describe,
-    Described,
+    DeviceInfo,
     Evaluate,
-    Evaluated,
-    Kept,
-    Profiled,
+    EvaluationReply,
+    JudgeState,
+    ProfileReply,
     Stopwatch,
     TakeProfile,
 )
-from agent.optimize.outcomes import failure, outcome_of, plain
+from agent.optimize.outcomes import clip, failure, outcome_of
 from agent.optimize.run import RunFolder, read_evaluation
 from agent.optimize.starting import require_right
 from judge.evaluate.result import Case, Ceilings, Evaluation, Fault, Floor, Ratio, Timing, Verdict
@@ -111,7 +111,7 @@ def test_reasons_hold_the_failing_cases_once_and_no_pages() -> None:
     assert len(reasons) == 3
     assert max(map(len, reasons)) < 2100
     assert "[…]" in reasons[1]
-    assert plain("\udc80") == "?"
+    assert clip("\udc80") == "?"
 
 
 def test_kernel_files_beside_the_candidate_go_by_what_they_are() -> None:
@@ -135,7 +135,7 @@ def test_a_stopwatch_leaves_waiting_and_compiling_out() -> None:
     watch = Stopwatch(lambda: float(next(moments)))
     for step in (Step.WAIT, Step.HOLD, Step.WORK, Step.COMPILE, Step.COMPILE, Step.WORK,
                  Step.WORK):  # fmt: skip
-        watch.hear(step)
+        watch.record(step)
     held, compiling = watch.seconds()
     assert held == 430 - 50
     assert compiling == (170 - 70) + (400 - 170)
@@ -160,11 +160,11 @@ class FakeProcess:
         self.asked.append(request)
         if isinstance(request, Describe):
             devices = tuple(f"cuda:{n}" for n in range(self._cards))
-            return Described(devices=devices, gpu=self.gpu, versions=self.versions)
+            return DeviceInfo(devices=devices, gpu=self.gpu, versions=self.versions)
         if isinstance(request, TakeProfile):
             made = KernelProfile(name="k", launches=1, time_ns=1, share=1, metrics={"m": 3.0})
             profile = Profile(problem="p", kernel="k", gpu=self.gpu, kernels=(made,))
-            return Profiled(profile=profile, gpu_seconds=3.0)
+            return ProfileReply(profile=profile, gpu_seconds=3.0)
         with self._lock:
             self.devices.append(request.device)
             self._now += 1
@@ -194,7 +194,7 @@ class FakeProcess:
             ceilings=Ceilings(read_bps=1, write_bps=1, copy_bps=1, measured_at="now"),
         )  # fmt: skip
         compiling = 30.0 if "compile" in request.baselines else 0.0
-        return Evaluated(evaluation=found, gpu_seconds=20.0, baseline_seconds=compiling)
+        return EvaluationReply(evaluation=found, gpu_seconds=20.0, baseline_seconds=compiling)
 
     def cancel(self) -> None: ...
 
@@ -222,7 +222,7 @@ def test_baselines_are_compiled_once_for_a_problem_a_card_and_versions(tmp_path:
 
     def standing(name: str, process: FakeProcess, asked: RunConfig) -> Any:
         with RunFolder.create(tmp_path / name, asked) as folder:
-            return judge_of(folder, process, tmp_path / "cache").standing(asked.start, silent)
+            return judge_of(folder, process, tmp_path / "cache").judge_start(asked.start, silent)
 
     # Without a last session all is timed at the start.
     once = config().model_copy(update={"strategy": Strategy(confirm=False)})
@@ -265,7 +265,7 @@ def test_baselines_are_compiled_in_the_last_session_alone_and_known_to_the_next_
     process = FakeProcess()
     with RunFolder.create(tmp_path / "run", config()) as folder:
         judge = judge_of(folder, process, tmp_path / "cache")
-        standing = judge.standing(start(), silent)
+        standing = judge.judge_start(start(), silent)
         outcome = judge.judge(CANDIDATE, standing.start, 1, silent)
         found = judge.confirm(Judged(candidate=CANDIDATE, outcome=outcome), standing.start, silent)
     assert set(standing.baselines) == {"start", "eager"}
@@ -276,13 +276,13 @@ def test_baselines_are_compiled_in_the_last_session_alone_and_known_to_the_next_
     assert (standing.baseline_seconds, found.baseline_seconds) == (0.0, 30.0)
     again = FakeProcess()
     with RunFolder.create(tmp_path / "again", config()) as folder:
-        known = judge_of(folder, again, tmp_path / "cache").standing(start(), silent)
+        known = judge_of(folder, again, tmp_path / "cache").judge_start(start(), silent)
     assert forms(again) == [eager]
     assert set(known.baselines) == {"start", "eager", "compile", "max-autotune"}
     # A model's prompts hold them, so they are timed before it is asked.
     asked = config().model_copy(update={"model": "m", "fresh_baselines": True})
     with RunFolder.create(tmp_path / "model", asked) as folder:
-        judge_of(folder, again, tmp_path / "cache").standing(start(), silent)
+        judge_of(folder, again, tmp_path / "cache").judge_start(start(), silent)
     assert forms(again)[1:] == [all_forms]
 
 
@@ -293,7 +293,7 @@ def test_fewer_baselines_are_timed_where_fewer_are_asked_for(tmp_path: Path) -> 
         change = {"baselines": baselines, "strategy": Strategy(confirm=False)}
         asked = config().model_copy(update=change)
         with RunFolder.create(tmp_path / name, asked) as folder:
-            return judge_of(folder, process, tmp_path / "cache").standing(asked.start, silent)
+            return judge_of(folder, process, tmp_path / "cache").judge_start(asked.start, silent)
 
     few = standing("few", ("compile",))
     assert set(few.baselines) == {"start", "eager", "compile"}
@@ -316,7 +316,7 @@ def test_ceilings_are_measured_once_for_a_search_and_anew_at_its_end(
 
     measured = ceilings
     monkeypatch.setattr("judge.evaluate.judge.evaluate", evaluate)
-    kept = Kept()
+    kept = JudgeState()
     monkeypatch.setattr(kept, "zygote", lambda **_: None)
 
     def ask(device: str, *, quick: bool) -> None:
@@ -331,24 +331,24 @@ def test_ceilings_are_measured_once_for_a_search_and_anew_at_its_end(
 
 def test_a_cache_that_cannot_be_written_loses_only_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    key = Key.of(config(), "H200", {"python": "3.12"})
+    key = CacheKey.of(config(), "H200", {"python": "3.12"})
     assert key.versions == {}
-    cached = Cached(key=key, measured_at="now", baselines={})
+    cached = CacheEntry(key=key, measured_at="now", baselines={})
     assert "not cached" in (BaselineCache(tmp_path / "file" / "in").put(cached) or "")
     assert BaselineCache(tmp_path / "cache").put(cached) is None
     assert BaselineCache(tmp_path / "cache").get(key) == cached
 
 
 def test_a_cache_entry_with_more_in_it_is_still_read(tmp_path: Path) -> None:
-    key = Key.of(config(), "H200", {})
-    cached = Cached(key=key, measured_at="now", baselines={})
+    key = CacheKey.of(config(), "H200", {})
+    cached = CacheEntry(key=key, measured_at="now", baselines={})
     told = cached.model_dump(mode="json") | {"floor": None, "ceilings": {"copy_bps": 4e12}}
     (tmp_path / f"{key.digest}.json").write_text(json.dumps(told))
     assert BaselineCache(tmp_path).get(key) == cached
 
 
 def leader_of(folder: RunFolder, judge: GpuJudge) -> Judged:
-    start = judge.standing(folder.config.start, silent).start
+    start = judge.judge_start(folder.config.start, silent).start
     require_right(start)
     return start
 
@@ -400,7 +400,7 @@ def test_what_had_no_time_to_compile_is_timed_by_another_run(tmp_path: Path) -> 
         assert set(found.baselines) == {"eager", "compile"}
     asked = config().model_copy(update={"model": "m", "limits": Limits(seconds=240)})
     with RunFolder.create(tmp_path / "other", asked) as folder:
-        standing = judge_of(folder, process, tmp_path / "cache").standing(asked.start, silent)
+        standing = judge_of(folder, process, tmp_path / "cache").judge_start(asked.start, silent)
     assert process.asked[-1].compile_seconds == 120, "half of the run's time, at the start"
     assert set(standing.baselines) == {"start", "eager", "compile", "max-autotune"}
 
@@ -474,14 +474,14 @@ def test_a_call_that_hangs_takes_no_more_than_a_share_of_a_short_run(
     process = FakeProcess()
     asked = config().model_copy(update={"limits": Limits(gpu_seconds=most)})
     with RunFolder.create(tmp_path / "run", asked) as folder:
-        judge_of(folder, process, tmp_path / "cache").standing(start(), silent)
+        judge_of(folder, process, tmp_path / "cache").judge_start(start(), silent)
     (request,) = [each for each in process.asked if isinstance(each, Evaluate)]
     assert request.call_seconds == call
 
 
 def test_a_run_does_not_go_on_on_another_card(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path / "run", config()) as folder:
-        standing = judge_of(folder, FakeProcess(), tmp_path / "cache").standing(start(), silent)
+        standing = judge_of(folder, FakeProcess(), tmp_path / "cache").judge_start(start(), silent)
         other = FakeProcess()
         other.gpu = "NVIDIA H100 80GB HBM3"
         with pytest.raises(KbError, match="began on H200, but this is H100"):
@@ -494,7 +494,7 @@ def test_an_unknown_card_ends_with_one_line_before_anything_is_timed(tmp_path: P
     with RunFolder.create(tmp_path / "run", config()) as folder:
         judge = judge_of(folder, process, tmp_path / "cache")
         with pytest.raises(KbError, match="Imaginary 9000") as caught:
-            judge.standing(start(), silent)
+            judge.judge_start(start(), silent)
     assert "\n" not in str(caught.value)
     assert forms(process) == []
 

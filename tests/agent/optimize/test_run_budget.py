@@ -14,7 +14,7 @@ from tests.agent.optimize.scripted import ScriptedJudge, config, proposal, start
 
 def began(start_seconds: float) -> Record:
     """A run whose start was judged in so many seconds of GPU time."""
-    standing = ScriptedJudge(start_seconds=start_seconds).standing(start(), lambda _: None)
+    standing = ScriptedJudge(start_seconds=start_seconds).judge_start(start(), lambda _: None)
     record = Record()
     record.add(Started(wall=0, at="2026-01-01T00:00:00Z", standing=standing))
     return record
@@ -64,13 +64,13 @@ def test_some_of_the_limit_is_always_left_for_the_search(start_seconds: float) -
     left = budget.seconds_left(record, limits, 0.0)
     assert left is not None
     assert left >= 0.25 * (75 - start_seconds) - 1e-9
-    assert budget.used_up(record, limits, 0.0) is None
+    assert budget.limit_reached(record, limits, 0.0) is None
 
 
 def test_a_limit_that_the_start_took_is_used_up() -> None:
     record = began(80)
     assert budget.reserve(record, limited(75)) == 0
-    assert budget.used_up(record, limited(75), 0.0) == (budget.GPU_TIME, "80 of 75 s")
+    assert budget.limit_reached(record, limited(75), 0.0) == (budget.GPU_TIME, "80 of 75 s")
     assert budget.allowance(record, limited(75), 0.0).short
 
 
@@ -93,8 +93,8 @@ def test_of_wall_time_a_last_session_is_kept_too() -> None:
     record, limits = began(10), config(Limits(seconds=120))
     kept = budget.reserve(record, limits, budget.TIME)
     assert kept > budget.last_session(record, limits), "baselines are compiled as well"
-    assert budget.used_up(record, limits, 119 - kept) is None
-    ended = budget.used_up(record, limits, 120 - kept)
+    assert budget.limit_reached(record, limits, 119 - kept) is None
+    ended = budget.limit_reached(record, limits, 120 - kept)
     assert ended is not None
     assert ended[0] == budget.TIME
     assert f"{kept:.0f} s reserved for the last session" in ended[1]

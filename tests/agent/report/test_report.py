@@ -70,7 +70,7 @@ def test_every_candidate_is_told_with_its_fate_and_reason(tmp_path: Path) -> Non
     assert len(depths) == 7
     assert ("GPU time", "52.0 s") in report.accounting
     metrics = {each.label: each for each in report.metrics}
-    assert metrics["DRAM throughput"].moved == "+110%"
+    assert metrics["DRAM throughput"].change == "+110%"
 
 
 def test_the_figure_marks_failures_and_lines_on_a_log_axis(tmp_path: Path) -> None:

@@ -7,21 +7,21 @@ from collections import Counter
 
 import pytest
 
-from agent.diagnose.techniques import Shelf
+from agent.diagnose.techniques import Catalog
 from agent.optimize.judge_process import JudgeError, JudgeLostError
 from agent.optimize.judge_requests import (
     Describe,
-    Described,
+    DeviceInfo,
     Evaluate,
-    Evaluated,
-    Profiled,
+    EvaluationReply,
+    ProfileReply,
     TakeProfile,
 )
 from agent.service.models import EvaluationRequest, JobState
 from agent.service.runner import QueueLimits, Runner
 from agent.service.service import EvaluationService
 from agent.service.store import JobStore, QueueFullError, StoreError
-from agent.service.work import Work
+from agent.service.work import Evaluator
 from judge.evaluate.result import Evaluation, Timing, Verdict
 from judge.profile.result import KernelProfile, Profile
 from judge.progress import Progress, Step
@@ -45,7 +45,7 @@ class ScriptedJudge:
         if self.ended.is_set():
             raise JudgeLostError("the judging process died")
         if isinstance(request, Describe):
-            return Described(devices=(request.device or "cuda:0",))
+            return DeviceInfo(devices=(request.device or "cuda:0",))
         text = open(request.kernel).read()  # noqa: PTH123, SIM115
         if isinstance(request, TakeProfile):
             if "no profile" in text:
@@ -53,7 +53,7 @@ class ScriptedJudge:
             metrics = {"gpu__time_duration.sum": 1000.0, "dram__bytes.sum": 1e6}
             kernel = KernelProfile(name="k", launches=1, time_ns=1e3, share=1.0, metrics=metrics)
             found = Profile(problem="p", kernel="k", gpu="NVIDIA H200", kernels=(kernel,))
-            return Profiled(profile=found)
+            return ProfileReply(profile=found)
         say(Progress("starting workers", Step.HOLD))
         if "many lines" in text:
             for number in range(50):
@@ -78,7 +78,7 @@ class ScriptedJudge:
             versions={}, date="2026-01-01", verdict=verdict, reasons=(), timings=(timing,),
             seconds=1.0,
         )  # fmt: skip
-        return Evaluated(evaluation=found)
+        return EvaluationReply(evaluation=found)
 
     def cancel(self):
         self.ended.set()
@@ -121,7 +121,7 @@ class Library:
         )  # fmt: skip
 
     def techniques(self):
-        return Shelf((), {})
+        return Catalog((), {})
 
 
 class Place:
@@ -136,7 +136,7 @@ class Place:
         self.runners = []
 
     def runner(self, limits=LIMITS, device=None):
-        work = Work(self.library, device, lambda: ScriptedJudge(self.asked))
+        work = Evaluator(self.library, device, lambda: ScriptedJudge(self.asked))
         runner = Runner(self.store, work, limits, lambda said: self.ended.update([said]))
         runner.start()
         self.runners.append(runner)
@@ -387,7 +387,9 @@ def test_errors_do_not_tell_where_the_server_keeps_things(place, monkeypatch):
         raise JudgeError(f"cannot read {request.kernel}" if hasattr(request, "kernel") else "?", "")
 
     monkeypatch.setattr(ScriptedJudge, "ask", fail)
-    monkeypatch.setattr(Work, "_ready", lambda self, task: (ScriptedJudge([]), "cpu"))
+    monkeypatch.setattr(
+        Evaluator, "_judge_and_device", lambda self, task: (ScriptedJudge([]), "cpu")
+    )
     place.runner()
     failed = place.over(place.send())
     assert "cannot read" in failed.error

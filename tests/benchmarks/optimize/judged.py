@@ -15,10 +15,10 @@ from agent.optimize.candidate import Outcome, Proposal, SearchState
 from agent.optimize.judge_process import JudgeProcess
 from agent.optimize.judge_requests import (
     Describe,
-    Described,
+    DeviceInfo,
     Evaluate,
-    Evaluated,
-    Profiled,
+    EvaluationReply,
+    ProfileReply,
     TakeProfile,
 )
 from agent.optimize.proposers import Proposer
@@ -60,11 +60,11 @@ class FakeJudge(JudgeProcess):
         if isinstance(request, Describe):
             self.runs += 1
             versions = {"torch": "2.11"}
-            return Described(devices=("cuda:0",), gpu="NVIDIA H200", versions=versions)
+            return DeviceInfo(devices=("cuda:0",), gpu="NVIDIA H200", versions=versions)
         if isinstance(request, TakeProfile):
             made = KernelProfile(name="k", launches=1, time_ns=1, share=1, metrics={"m": 3.0})
             profile = Profile(problem="p", kernel="k", gpu="NVIDIA H200", kernels=(made,))
-            return Profiled(profile=profile, gpu_seconds=3.0)
+            return ProfileReply(profile=profile, gpu_seconds=3.0)
         self._before(request)
         mine = ms_of(request.kernel)
         timed = {"candidate": mine}
@@ -82,7 +82,7 @@ class FakeJudge(JudgeProcess):
             ceilings=Ceilings(read_bps=1, write_bps=1, copy_bps=1, measured_at="now"),
         )  # fmt: skip
         compiled = 30.0 * len({"compile", "max-autotune"} & set(request.baselines))
-        return Evaluated(evaluation=found, gpu_seconds=10.0, baseline_seconds=compiled)
+        return EvaluationReply(evaluation=found, gpu_seconds=10.0, baseline_seconds=compiled)
 
 
 def _timing(name: str, ms: float) -> Timing:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.cards.sweep import Ended
+from agent.cards.sweep import EndedRun
 from agent.optimize.record import Record
 from agent.optimize.run import read_run
 from agent.optimize.summary import summarise
@@ -37,6 +37,6 @@ def test_a_published_run_repeats_to_the_same_decisions(run: Path, tmp_path: Path
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_the_published_records_are_what_the_journals_say(run: Path) -> None:
     config, record = read_run(run)
-    found = record_of(Ended(config, record, summarise(config, record, run), run))
+    found = record_of(EndedRun(config, record, summarise(config, record, run), run))
     published = json.loads(RESULTS.read_text())["records"][run.name]
     assert {key: published[key] for key in found} == json.loads(json.dumps(found))

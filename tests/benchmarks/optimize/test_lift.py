@@ -9,7 +9,7 @@ import pytest
 from judged import FakeJudge, cards, kernel
 
 import benchmarks.optimize.lift.__main__ as lift
-from agent.opening import opened
+from agent.opening import open_search
 from agent.optimize.run import RunFolder, read_run
 from benchmarks.optimize.lift.arms import ARMS
 from benchmarks.optimize.lift.figures import Run, compared
@@ -133,7 +133,7 @@ def test_a_sweep_between_machines_killed_twice_comes_to_the_same_and_replays(swe
             config = config.model_copy(update=update)
             with (
                 RunFolder.create(again, config) as folder,
-                opened(folder, tmp_path / "none") as search,
+                open_search(folder, tmp_path / "none") as search,
             ):
                 search.run()
             assert decisions(again) == expected

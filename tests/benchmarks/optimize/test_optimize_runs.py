@@ -10,7 +10,7 @@ from agent import opening
 from agent.cards import local
 from agent.cards.local import local_cards
 from agent.optimize.events import Continued
-from agent.optimize.journal import read
+from agent.optimize.journal import read_events
 from agent.optimize.judge_requests import Evaluate
 from benchmarks.optimize import asking, operators, problems
 from benchmarks.optimize.records import timed
@@ -29,7 +29,7 @@ def _proposers(monkeypatch, tmp_path):
     def offering(parts):
         return Offering(OFFERED.get(parts.config.problem.name, []))
 
-    monkeypatch.setitem(opening._MAKERS, "recipe", offering)
+    monkeypatch.setitem(opening._FACTORIES, "recipe", offering)
 
 
 def asked(module, *arguments):
@@ -127,7 +127,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
     assert record["ms"]["best"] == 0.5
     # The second candidate and the last session are left.
     assert len([e for e in again.asked if isinstance(e, Evaluate)]) == 2
-    events, _ = read(tmp_path / "o-runs" / "mish" / "journal.jsonl")
+    events, _ = read_events(tmp_path / "o-runs" / "mish" / "journal.jsonl")
     assert any(isinstance(each, Continued) for each in events)
 
 
@@ -186,7 +186,7 @@ def test_wrong_options_are_usage_errors(tmp_path, arguments, capsys):
 
 
 def test_a_dry_run_judges_an_operator_and_claims_no_figure(tmp_path, monkeypatch):
-    monkeypatch.setitem(opening._MAKERS, "recipe", lambda _: Offering([]))
+    monkeypatch.setitem(opening._FACTORIES, "recipe", lambda _: Offering([]))
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish", "--interpret")
     with local_cards("1", interpret=True) as real:
         found = go_through(operators.BENCHMARK, options, real)

@@ -11,7 +11,7 @@ from test_llm_search_run import Model, asked, replay, server  # noqa: F401 (a fi
 sys.path.append(str(Path(__file__).parents[2] / "optimize"))
 from scripted import ScriptedJudge, decisions, search
 
-from agent.endpoint.batch import MOST_ASKED, BatchEndpoint, BatchFolder, custom_id
+from agent.endpoint.batch import MAX_ATTEMPTS, BatchEndpoint, BatchFolder, custom_id
 from agent.endpoint.client import Endpoint
 from agent.endpoint.errors import EndpointError
 from agent.optimize.config import Limits
@@ -77,10 +77,10 @@ def test_a_reply_is_taken_and_its_requests_file_counts_as_sent(tmp_path):
 
 def test_errors_that_pass_are_asked_again_and_then_told(tmp_path):
     name = waits(tmp_path)
-    for number in range(1, MOST_ASKED + 1):
+    for number in range(1, MAX_ATTEMPTS + 1):
         expired = {"code": "batch_expired", "message": f"too late {number}"}
         write(tmp_path, result(name, error=expired))
-        if number < MOST_ASKED:
+        if number < MAX_ATTEMPTS:
             waits(tmp_path)
             assert [each["custom_id"] for each in lines(tmp_path / "requests.jsonl")] == [name]
     with pytest.raises(EndpointError, match="too late 3"):
@@ -191,8 +191,8 @@ def test_a_run_by_files_ends_as_one_over_the_network(server, tmp_path, most, kil
 class Blind(ScriptedJudge):
     """A judge of a machine without a GPU."""
 
-    def prepared(self, given):
-        known = ScriptedJudge().standing(given, lambda _: None)
+    def unmeasured_start(self, given):
+        known = ScriptedJudge().judge_start(given, lambda _: None)
         start = known.start.outcome.model_copy(
             update={"median_ms": None, "verdict": None, "floor_fraction": None}
         )
@@ -203,14 +203,14 @@ class Blind(ScriptedJudge):
             }
         )  # fmt: skip
 
-    def standing(self, given, say):
+    def judge_start(self, given, say):
         raise NeedsGpuError("no GPU")
 
 
 class Seeing(Blind):
     """A judge of the machine with one, where the same run goes on."""
 
-    standing = ScriptedJudge.standing
+    judge_start = ScriptedJudge.judge_start
 
 
 def test_the_first_round_is_planned_without_a_gpu_and_judged_with_one(tmp_path):

@@ -151,16 +151,16 @@ def test_a_kill_anywhere_sends_nothing_twice(server, client, tmp_path, monkeypat
         elif at == "create":
             patched.setattr("openai.resources.batches.Batches.create", kill)
         elif at == "note":
-            whole = batch_client._note
+            whole = batch_client._write_state
             patched.setattr(
                 batch_client,
-                "_note",
+                "_write_state",
                 lambda path, sent: (kill if sent.batch else whole)(path, sent),
             )
         else:
             client()
             server.end("batch-0", reply(name))
-            patched.setattr(batch_client, "_note", kill)
+            patched.setattr(batch_client, "_write_state", kill)
         with pytest.raises(KeyboardInterrupt):
             client()
     client()

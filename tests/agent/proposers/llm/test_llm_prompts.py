@@ -8,7 +8,7 @@ from scripted_endpoint import says, text_of
 from search_states import DRAM, L2, START, a_plan, code, judged, kernel, plans, state
 
 from agent.optimize.candidate import Context, ProblemInfo
-from agent.optimize.starting import candidate_of, eager_start
+from agent.optimize.starting import eager_start, start_candidate
 from agent.proposers.llm.conditions import LIMITS, TF32_LIMITS, conditions
 from agent.proposers.llm.offered import eligible, titles
 from agent.proposers.llm.prompting import flat, quote, shorten
@@ -99,7 +99,7 @@ def prompts(live, endpoint):
 
 
 def test_the_reference_stands_in_a_prompt_once(prompts):
-    eager = candidate_of(eager_start(LINEAR))
+    eager = start_candidate(eager_start(LINEAR))
     start = judged(eager.source, proposer="start")
     told = state(problem=INFO, beam=(start,), start=start, context=Context())
     asked = prompts(told, a_plan(parent=start.id, evidence=["source"], metric=None))
@@ -151,7 +151,7 @@ def test_a_plan_is_told_to_cite_only_what_it_can_read(prompts):
 
 
 def test_nothing_measured_is_no_section_of_evidence(prompts):
-    eager = candidate_of(eager_start(LINEAR))
+    eager = start_candidate(eager_start(LINEAR))
     start = judged(eager.source, proposer="start")
     told = state(problem=INFO, beam=(start,), start=start, context=Context())
     for text in prompts(told, a_plan(parent=start.id, evidence=["source"], metric=None)):
