@@ -42,7 +42,7 @@ def page(kernels: Sequence[Kernel]) -> str:
         "both tuned. The floor is bytes over the measured copy bandwidth, or operations over the",
         "measured matrix rate for 16-bit inputs, whichever takes longer. Reading alone is faster",
         "than copying, so a kernel that writes little can exceed 1.00 of it. Below 1.00x a",
-        "technique did not pay there. *Slow*: the plain version is below 0.6 of PyTorch's speed,",
+        "technique was slower there. *Slow*: the plain version is below 0.6 of PyTorch's speed,",
         "so a ratio over it means nothing. The vendor's library is listed only where eager PyTorch",
         "does not call it for the same work; elsewhere eager is cuBLAS, cuDNN or fused attention.",
         "A row's figures are the kernel's. A technique has its own figures only where two kernels",

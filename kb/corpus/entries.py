@@ -94,9 +94,9 @@ class Verified(_Model):
     baseline_ms: Annotated[float, Field(gt=0)]
     measured_ms: Annotated[float, Field(gt=0)]
     speedup: Annotated[float, Field(gt=0)]
-    """`baseline_ms / measured_ms`; below 1 means that it did not pay."""
+    """`baseline_ms / measured_ms`; below 1 means that it was slower."""
     floor_fraction: Annotated[float, Field(gt=0)] | None = None
-    """The floor's time over `measured_ms`: 1 means nothing is left to gain."""
+    """The floor's time over `measured_ms`: 1 means that nothing is left to gain."""
 
     @model_validator(mode="after")
     def _speedup_is_the_ratio(self) -> "Verified":
@@ -149,11 +149,11 @@ class Technique(_Entry):
     """A technique: what it does, when it applies and when not, and how to recognise it."""
 
     bottlenecks: Annotated[tuple[Bottleneck, ...], Field(min_length=1)]
-    """What it relieves, the chief one first."""
+    """What it relieves, most important first."""
     languages: Annotated[tuple[Language, ...], Field(min_length=1)]
     aliases: tuple[Text, ...] = ()
     questions: tuple[Text, ...] = ()
-    """What engineers ask, see or read when this is the answer. They are searched and not shown."""
+    """What engineers ask, see or read when this is the answer: searched, but not shown."""
     when: Annotated[tuple[Gate, ...], Field(min_length=1)]
     avoid_when: tuple[Gate, ...] = ()
     effect: Text
@@ -178,9 +178,9 @@ class Sizes(_Model):
     """Problem sizes, each a list of integers whose meaning the kernel's `make_inputs` gives."""
 
     check: Annotated[tuple[tuple[int, ...], ...], Field(min_length=2)]
-    """Small ones for the checks; at least one is no multiple of any tile."""
+    """Small sizes for the checks; at least one is not a multiple of any tile."""
     bench: tuple[int, ...]
-    """One that fills a large GPU, for measurements."""
+    """A size that fills a large GPU, for measurements."""
 
 
 class Kernel(_Entry):

@@ -151,7 +151,7 @@ def _kernels(root: Path) -> Iterator[KernelFile]:
         relative, launch_code = None, ""
         if launcher is not None:
             if not os.path.lexists(launcher):
-                raise EntryError(f"{name}:1: has no {launcher.name} beside it with its launch code")
+                raise EntryError(f"{name}:1: its launch code, {launcher.name}, is missing")
             relative, launch_code = _read(root, launcher)
         file = KernelFile(entry, name, text, front, relative, launch_code)
         if (entry.language == "cuda") != (path.suffix == ".cu"):
@@ -182,7 +182,7 @@ def _check_references(
         own_slug = technique.entry.slug
         for slug in technique.entry.examples:
             if slug not in known_kernels:
-                problem = f"examples names no kernel of this corpus: '{slug}'"
+                problem = f"examples names '{slug}', which is not a kernel of this corpus"
                 raise _at(technique, "examples", problem)
             # The kernel's own list makes the link; `examples` only puts the best first.
             if own_slug not in known_kernels[slug].techniques:
@@ -191,7 +191,7 @@ def _check_references(
     for kernel in kernels:
         base = kernel.entry.derived_from
         if base is not None and base not in known_kernels:
-            problem = f"derived_from names no kernel of this corpus: '{base}'"
+            problem = f"derived_from names '{base}', which is not a kernel of this corpus"
             raise _at(kernel, "derived_from", problem)
         for slug in kernel.entry.techniques:
             if slug not in known_techniques:

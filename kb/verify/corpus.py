@@ -111,7 +111,7 @@ def _selected_kernels(corpus: Corpus, only: Sequence[str]) -> list[KernelFile]:
         if slug not in slugs:
             near = difflib.get_close_matches(slug, sorted(slugs), n=3)
             hint = f"did you mean {', '.join(near)}?" if near else f"it has {_list(slugs)}"
-            raise NotFoundError(f"'{slug}' is no kernel of this corpus: {hint}")
+            raise NotFoundError(f"'{slug}' is not a kernel of this corpus: {hint}")
     return [kernel for kernel in corpus.kernels if not only or kernel.entry.slug in only]
 
 

@@ -184,7 +184,9 @@ def test_only_the_kernels_asked_for_are_run(tmp_path):
     found = verify_corpus(tmp_path, only=["good"])
     assert {result.slug for result in found} == {tmp_path.name, "good"}
     assert all(result.passed for result in found)
-    with pytest.raises(NotFoundError, match="'matmul' is no kernel of this corpus: it has good, r"):
+    with pytest.raises(
+        NotFoundError, match="'matmul' is not a kernel of this corpus: it has good, r"
+    ):
         verify_corpus(tmp_path, only=["matmul"])
     with pytest.raises(NotFoundError, match=r"of this corpus: did you mean raises\?"):
         verify_corpus(tmp_path, only=["raise"])

@@ -44,10 +44,10 @@ def fits(core: Core, kernel: Recipe) -> str | None:
         return f"it needs {', '.join(sorted(missing))}"
     accepted = {*sig.required, *sig.optional}
     if unknown := set(core.arguments) - accepted - core.optional:
-        return f"it takes no {', '.join(sorted(unknown))}"
+        return f"it does not take {', '.join(sorted(unknown))}"
     words = set(re.findall(r"\w+", sig.reference))
     if absent := core.words - words:
-        return f"it computes no {', '.join(sorted(absent))}"
+        return f"it does not compute {', '.join(sorted(absent))}"
     # A kernel with an activation of its own computes something else than one without.
     if core.op == "matmul" and (extra := (words & fuse.ELEMENTWISE) - core.words):
         return f"it computes {', '.join(sorted(extra))} as well"
@@ -282,7 +282,8 @@ class _Writer:
         sized = base in beside.SIZED
         sizes = beside.view_sizes(self.graph, name, self.names) if sized else None
         if base in beside.RANDOM or not node.op.startswith("aten.") or (sized and sizes is None):
-            raise CannotAdaptError(f"there is {node.op.removeprefix('aten.')} beside the kernel")
+            unsupported = node.op.removeprefix("aten.")
+            raise CannotAdaptError(f"{unsupported} cannot be called beside the kernel")
         if base not in beside.VIEWS and not sized:
             self.beside.append(plain_name(node.op))
         args = [self._literal(arg) for arg in node.args]
@@ -321,7 +322,7 @@ class _Writer:
     def _chunk_call(self, node: m.GraphNode) -> str:
         shapes = {tuple(tensor.shape) for tensor in node.tensors}
         if len(shapes) != 1:
-            raise CannotAdaptError("there is a split into unequal parts beside the kernel")
+            raise CannotAdaptError("a split into unequal parts cannot be called beside the kernel")
         return f"{self._literal(node.args[0])}.chunk({len(node.tensors)}, {argument(node, 2, 0)})"
 
     def _literal(self, value: Any) -> str:
@@ -335,5 +336,5 @@ class _Writer:
                 return f"torch.{value['torch']}"
             if "float" in value:
                 return f"float({value['float']!r})"
-            raise CannotAdaptError(f"an operator has the argument {value}")
+            raise CannotAdaptError(f"an operator has the unsupported argument {value}")
         return repr(value)

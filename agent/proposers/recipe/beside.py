@@ -95,6 +95,6 @@ def one_shape(graph: Graph, names: Mapping[str, str]) -> list[str]:
             name, shape = names[node.name], graph.shape(node.name)
             lines += [
                 f"if tuple({name}.shape) != {shape!r}:",
-                f'    raise ValueError("this file takes {name} of shape {shape} alone")',
+                f'    raise ValueError("this file takes {name} only in shape {shape}")',
             ]
     return lines

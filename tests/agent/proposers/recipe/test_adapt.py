@@ -119,7 +119,7 @@ def test_a_slice_at_a_place_of_the_input_s_own_holds_for_its_shape(
 def test_random_numbers_beside_the_kernel_are_refused(shelf: CorpusCatalog) -> None:
     random = p.SOFTMAX.replace("x.softmax(-1)", "(x + torch.rand_like(x)).softmax(-1)")
     assert random != p.SOFTMAX
-    with pytest.raises(CannotAdaptError, match=r"there is rand_like.* beside the kernel"):
+    with pytest.raises(CannotAdaptError, match=r"rand_like.* cannot be called beside the kernel"):
         _adapted(shelf, random, "softmax-dim-online")
 
 
@@ -129,7 +129,7 @@ def test_a_kernel_with_an_activation_of_its_own_does_not_fit(shelf: CorpusCatalo
     (gelu,) = recognise(p.graph_of(p.GELU_LINEAR), lambda core: _takes(core, own)).cores
     assert fits(product, own) == "it needs bias"
     assert fits(gelu, own) is None
-    assert fits(gelu, plain) == "it takes no bias"
+    assert fits(gelu, plain) == "it does not take bias"
 
 
 def test_a_file_of_another_form_is_no_stock() -> None:

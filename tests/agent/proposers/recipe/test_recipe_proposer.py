@@ -104,7 +104,7 @@ def test_kernels_for_newer_cards_and_other_dtypes_are_left_out() -> None:
     product = p.benchmark("judge/matmul")
     assert "matmul-tma-host" in _slugs(proposer, _state(product))
     assert "matmul-tma-host" not in _slugs(proposer, _state(product, architecture="sm_80"))
-    with pytest.raises(CannotAdaptError, match="it takes no float64"):
+    with pytest.raises(CannotAdaptError, match="it does not take float64"):
         proposer.propose(_state(product, dtype="float64"))
 
 
