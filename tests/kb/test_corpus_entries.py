@@ -219,7 +219,7 @@ def test_a_technique_in_a_folder_that_is_no_bottleneck_of_it_is_refused(corpus):
 def test_an_example_that_is_no_kernel_is_refused_at_its_line(corpus):
     text = technique_text("pid-swizzling", "memory", examples="[missing]")
     message = refused_at(corpus, TECHNIQUE, text, "examples:")
-    assert "no kernel of this corpus: 'missing'" in message
+    assert "'missing', which is not a kernel of this corpus" in message
 
 
 def test_an_example_that_does_not_show_the_technique_is_refused_at_its_line(corpus):

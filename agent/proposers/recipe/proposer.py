@@ -228,7 +228,7 @@ class _Kernels:
         for recipe in self._by_family[core.op]:
             why = fits(core, recipe)
             if why is None and not dtypes <= set(recipe.dtypes):
-                why = f"it takes no {', '.join(sorted(dtypes - set(recipe.dtypes)))}"
+                why = f"it does not take {', '.join(sorted(dtypes - set(recipe.dtypes)))}"
             if why is None:
                 fitting.append(recipe)
             else:
