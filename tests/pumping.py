@@ -175,13 +175,13 @@ def _growth(pattern: re.Pattern[Any], method: str, unit: str) -> float:
         if size >= SIZE:
             return 0.0
         size = SIZE
-    ratios = []
-    for _ in range(3):  # what is linear shows it at least once, whatever else the machine does
-        twice = _seconds(pattern, method, unit, 2 * size)
-        ratios.append(twice / max(min(took, _seconds(pattern, method, unit, size)), 1e-9))
-        if ratios[-1] < 3.0:
+    once, twice = [took], []
+    for _ in range(8):  # the least times are those that nothing else on the machine lengthened
+        twice.append(_seconds(pattern, method, unit, 2 * size))
+        if min(twice) < 3.0 * min(once):
             break
-    return min(ratios)
+        once.append(_seconds(pattern, method, unit, size))
+    return min(twice) / max(min(once), 1e-9)
 
 
 def _seconds(pattern: re.Pattern[Any], method: str, unit: str, size: int) -> float:
