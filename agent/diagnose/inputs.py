@@ -80,9 +80,8 @@ def _from_ptxas(text: str, where: str, kernel_name: str | None) -> ProfileData:
     kernels: dict[str, KernelResources] = {}
     for resources in parse_ptxas(text):
         name = source_name(resources.function)
-        kernels[resources.function if name in kernels else name] = (
-            resources  # instances of one template
-        )
+        # Instances of one template have the same name in the source.
+        kernels[resources.function if name in kernels else name] = resources
     if not kernels:
         raise InvalidInputError(
             f"{where} is a ptxas log without registers: give the output of `nvcc -Xptxas -v`, or a "

@@ -19,7 +19,7 @@ from judge.worker.buffers import (
 )
 from judge.worker.carried import find_carried_state
 from judge.worker.mutations import mutated_inputs, mutated_model
-from judge.worker.outputs import flatten
+from judge.worker.outputs import agree, flatten
 from judge.worker.problem import LoadedProblem, move, set_state
 from judge.worker.seeds import set_precision
 
@@ -29,10 +29,6 @@ _TEMPORARIES: Final = 2
 
 # Of the free device memory; eager and compiled contenders allocate in other processes.
 _MEMORY_FRACTION: Final = 0.5
-
-# Two evaluations of the same sums in float64 in another order differ by far less; a result that
-# depends on other rows differs by far more.
-_COMMUTES_RTOL: Final = 1e-9
 
 # After an out-of-memory error the number of slices is doubled, this often.
 _RETRIES: Final = 6
@@ -278,13 +274,7 @@ def _is_concatenation(whole: Any, head: Any, tail: Any) -> bool:
     """Whether `whole` is `head` (one row's share) above `tail` (three rows' share)."""
     if whole.dim() == 0 or tail.shape[0] != 3 * head.shape[0]:
         return False
-    both = torch.cat([head, tail])
-    if both.shape != whole.shape or both.dtype != whole.dtype:
-        return False
-    rtol = _COMMUTES_RTOL if whole.dtype == torch.float64 else 1e-4
-    scale = float(whole.abs().amax()) if whole.numel() and not whole.is_complex() else 1.0
-    atol = rtol * scale if math.isfinite(scale) else 0.0
-    return bool(torch.allclose(both, whole, rtol=rtol, atol=atol, equal_nan=True))
+    return agree(torch.cat([head, tail]), whole)
 
 
 def _write(output: Any, target: Any, rows: tuple[int, int, int]) -> None:

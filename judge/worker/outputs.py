@@ -5,6 +5,7 @@ taken, and a list that computes in `__iter__`, or a tensor with an attribute `de
 would do the work then. So containers and tensors are read by the methods of their built-in types.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ _DEPTH: Final = 10
 # The oracle's outputs are described with fakes; one of a candidate has nothing to be copied.
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 _detach: Final = torch.Tensor.detach
+# Two evaluations of the same sums in float64 in another order differ by far less; a result that
+# depends on something else differs by far more.
+_SAME_SUMS_RTOL: Final = 1e-9
 
 
 class OutputError(Exception):
@@ -86,3 +90,13 @@ def _overlaps(tensor: Any) -> bool:
         return False
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return bool(tensor.numel() > 1 + sum((size - 1) * stride for size, stride in steps))
+
+
+def agree(left: Any, right: Any) -> bool:
+    """Whether two tensors have the same shape, dtype and values but for the order of sums."""
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    rtol = _SAME_SUMS_RTOL if right.dtype == torch.float64 else 1e-4
+    scale = float(right.abs().amax()) if right.numel() and not right.is_complex() else 1.0
+    atol = rtol * scale if math.isfinite(scale) else 0.0
+    return bool(torch.allclose(left, right, rtol=rtol, atol=atol, equal_nan=True))

@@ -56,7 +56,7 @@ class LoadedProblem:
         self.model.requires_grad_(False)
         move(self.model, self.device, self.dtype)
         self.redrawn = _part_constants(self.model, command.seed)
-        self.built = [(name, copy.deepcopy(value)) for name, value in state(self.model)]
+        self.built = copy.deepcopy(list(state(self.model)))
         """What calls may change in the model, as it is before the first one."""
         set_precision(self.precision)
         _, *parameters = inspect.signature(model_class.forward).parameters.values()
@@ -164,9 +164,9 @@ def state(model: Any) -> Iterator[tuple[str, Any]]:
 
 def set_state(model: Any, values: Iterable[tuple[str, Any]]) -> None:
     """Give a model the state that another one of its class had; tensors are copied."""
-    for dotted, value in values:
+    for dotted, value in copy.deepcopy(list(values)):
         prefix, _, name = dotted.rpartition(".")
-        setattr(model.get_submodule(prefix), name, copy.deepcopy(value))
+        setattr(model.get_submodule(prefix), name, value)
 
 
 def apply_to_fakes(module: Any, function: Any, recurse: bool = True) -> Any:
