@@ -43,7 +43,7 @@ class _Search(RunOptions):
     """The problem file's text."""
     device: str
     seconds: float = 40.0
-    """To hold the device, starting workers counted; they are given a little longer to end."""
+    """For the search, starting workers counted; they are given a little longer to end."""
     patience: float | None = None
     """Seconds of waiting for the device that are not taken off `seconds`; None: all."""
     seed: int = 0
@@ -102,6 +102,8 @@ class Screening(Request[Ranking], _Search):
     start_ms: float | None = None
     """What the judge measured of the run's start. Kernels that take many times as long after the
     race are not searched."""
+    hold_seconds: float = 60.0
+    """To hold the device at most; `seconds` are for compilation as well."""
 
     def answer(self, kept: JudgeState, say: Say) -> Ranking:
         """See `Request.answer`."""

@@ -80,7 +80,10 @@ def screen(request: Screening, *, zygote: Zygote, say: Say = silent) -> Ranking:
         kernel=KernelFile.parse(request.kernels[0]),
         reference=KernelFile.parse(request.reference),
     )
-    with SourceTimer(subject, zygote, say, patience=request.patience) as timer:
+    hold_seconds = request.hold_seconds - LAST_SECONDS
+    with SourceTimer(
+        subject, zygote, say, patience=request.patience, hold_seconds=hold_seconds
+    ) as timer:
         deadline = timer.clock() + timer.left(request.seconds)
         ranking = _race_and_tune(timer, request, deadline, say)
     return ranking.model_copy(update={"held_seconds": timer.held_seconds})

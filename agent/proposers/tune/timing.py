@@ -1,6 +1,7 @@
 """Quick timings of kernel versions in a sandboxed process. Its results are claims."""
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Final, Self
@@ -58,7 +59,7 @@ class SourceTimer:
         What workers fork from; None starts one.
     say
         Takes progress.
-    patience
+    patience, hold_seconds
         See `Turns`.
 
     Raises
@@ -74,9 +75,11 @@ class SourceTimer:
         say: Say = silent,
         *,
         patience: float | None = None,
+        hold_seconds: float = math.inf,
     ) -> None:
         self.subject = subject
         self._patience = patience
+        self._hold_seconds = hold_seconds
         self._zygote = zygote
         self._say = say
         self._stack = contextlib.ExitStack()
@@ -95,7 +98,12 @@ class SourceTimer:
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             device = self.subject.device
-            self.turns = Turns(describe_host(device).card, self._say, patience=self._patience)
+            self.turns = Turns(
+                describe_host(device).card,
+                self._say,
+                patience=self._patience,
+                hold_seconds=self._hold_seconds,
+            )
             session = Session(device, interpret=device == "cpu", zygote=self._zygote)
             self._session = stack.enter_context(session)
             with self.turns.turn():
@@ -155,6 +163,7 @@ class SourceTimer:
             batch = [sources[index] for index in rest]
             with self.turns.turn():
                 worker = self._worker()
+                until = min(until, self.clock() + self.turns.hold_left)
                 reply = self._bench(worker, self._bench_command(batch, launches, until))
         except CommandFailedError as error:
             raise KbError(f"the kernel to tune fails: {error.kind}: {error.message}") from None

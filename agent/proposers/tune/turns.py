@@ -4,9 +4,13 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
+from typing import Final
 
 from judge.evaluate.gpulock import locked
 from judge.progress import Say, silent
+
+# What the clock jumps by once the card was held for as long as it may: past every deadline.
+_SPENT: Final = 1e9
 
 
 class Turns:
@@ -20,14 +24,22 @@ class Turns:
         Is told who holds it meanwhile.
     patience
         Seconds of waiting that the clock leaves out; it runs on while more are waited. None: all.
+    hold_seconds
+        How long the card may be held; then every deadline on the clock has passed.
     """
 
     def __init__(
-        self, card: str | None, say: Say = silent, *, patience: float | None = None
+        self,
+        card: str | None,
+        say: Say = silent,
+        *,
+        patience: float | None = None,
+        hold_seconds: float = math.inf,
     ) -> None:
         self._card = card
         self._say = say
         self._patience = math.inf if patience is None else patience
+        self._may_hold = hold_seconds
         self._held = self._excluded = 0.0
         self.overdue = 0.0
         """Seconds waited beyond `patience`."""
@@ -59,9 +71,9 @@ class Turns:
         yield
         self._excluded = excluded + time.monotonic() - began - (self.overdue - overdue)
 
-    def wait_freely(self) -> None:
-        """Leave all further waiting out of `clock`."""
-        self._patience = math.inf
+    def lift_limits(self) -> None:
+        """Leave all further waiting out of `clock`, and hold the card for as long as it takes."""
+        self._patience = self._may_hold = math.inf
 
     @property
     def held_seconds(self) -> float:
@@ -70,4 +82,10 @@ class Turns:
 
     def clock(self) -> float:
         """Seconds, without those in which others held the card, as far as there is patience."""
-        return time.monotonic() - self._excluded
+        spent = _SPENT if self.held_seconds >= self._may_hold else 0.0
+        return time.monotonic() - self._excluded + spent
+
+    @property
+    def hold_left(self) -> float:
+        """Seconds that the card may still be held."""
+        return max(0.0, self._may_hold - self.held_seconds)

@@ -159,11 +159,18 @@ def test_the_fastest_goes_first_and_what_does_not_work_or_pay_is_left_out() -> N
     assert "class ModelNew(Model)" in ranks.requests[0].reference
 
 
-@pytest.mark.parametrize(("left", "given"), [(None, 60.0), (20.0, 28.0), (500.0, 60.0)])
-def test_a_screening_takes_what_the_limit_leaves(left: float | None, given: float) -> None:
+@pytest.mark.parametrize(
+    ("left", "held", "seconds"),
+    [(None, 60.0, 60.0), (12.0, 12.0, 36.0), (50.0, 45.0, 60.0), (500.0, 300.0, 60.0)],
+)
+def test_a_screening_takes_what_the_limit_leaves(
+    left: float | None, held: float, seconds: float
+) -> None:
     ranks = Ranks([0.5])
     Screener(rank=ranks).screen(state(seconds_left=left), proposals(KERNEL))
-    assert ranks.requests[0].seconds == pytest.approx(given)
+    (request,) = ranks.requests
+    assert request.hold_seconds == pytest.approx(held)
+    assert request.seconds == pytest.approx(seconds)
 
 
 def test_a_screening_waits_for_the_card_as_long_as_the_run_has_wall_time() -> None:

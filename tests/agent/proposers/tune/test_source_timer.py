@@ -130,8 +130,28 @@ def test_the_clock_stands_still_while_others_hold_the_card_as_long_as_there_is_p
     with mine.pause_clock(), mine.turn():
         now[0] += 5.0
     assert mine.clock() - before == 20.0, "beyond patience, waiting is never left out"
-    mine.wait_freely()
+    mine.lift_limits()
     before = mine.clock()
     with mine.turn():
         now[0] += 1.0
     assert mine.clock() - before == 1.0
+
+
+def test_every_deadline_has_passed_once_the_card_was_held_for_as_long_as_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(turns.time, "monotonic", lambda: now[0])
+    mine = turns.Turns(None, hold_seconds=5.0)
+    deadline = mine.clock() + 60.0
+    with mine.turn():
+        now[0] += 3.0
+    now[0] += 20.0
+    assert (deadline - mine.clock(), mine.hold_left) == (37.0, 2.0), "free while it compiles"
+    with mine.turn():
+        now[0] += 2.0
+        assert mine.clock() > deadline
+    assert mine.clock() > deadline
+    assert mine.hold_left == 0.0
+    mine.lift_limits()
+    assert mine.clock() < deadline, "there is time for the last comparison"
