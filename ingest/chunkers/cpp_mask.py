@@ -13,26 +13,14 @@ from dataclasses import dataclass, field
 
 from ingest.chunkers.cpp_attributes import attributes
 
-_TOKEN = re.compile(
-    rb"""
+_SKIPPED = rb"""
       (?P<comment> //(?:\\\n|[^\n])*+ | /\*.*?(?:\*/|\Z) )
-    | (?P<literal> R"(?P<tag>[^()\\\s"]{0,16})\(.*?(?:\)(?P=tag)"|\Z) | "(?:\\.|[^"\\\n])*"?
-                 | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'? )
+    | (?P<literal> R"(?P<tag>[^()\\\s"]{0,16})\(.*?(?:\)(?P=tag)"|\Z) | "(?:\\.|[^"\\\n])*+"?
+                 | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*+'? )
     | (?P<hash> \# )
-    | (?P<brace> [{};] )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-# All of a body up to the next brace or directive, in one go: bodies are most of a file.
-_IN_BODY = re.compile(
-    rb"""
-      (?: [^{}"'/\#R]++ | /(?![/*]) | //(?:\\\n|[^\n])*+ | /\*.*?(?:\*/|\Z)
-        | R"(?P<tag>[^()\\\s"]{0,16})\(.*?(?:\)(?P=tag)"|\Z) | R
-        | "(?:\\.|[^"\\\n])*+"? | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*+'? | '
-      )*+
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+    """
+_TOKEN = re.compile(_SKIPPED + rb"| (?P<brace> [{};] )", re.VERBOSE | re.DOTALL)
+_TOKEN_IN_BODY = re.compile(_SKIPPED + rb"| (?P<brace> [{}] )", re.VERBOSE | re.DOTALL)
 # A directive runs to the first line end without a backslash before it.
 _DIRECTIVE = re.compile(rb"(?:/\*.*?(?:\*/|\Z)|\\\r?\n|[^\n])*+", re.DOTALL)
 _MAX_INDENT = 200  # how far a directive may be indented; keeps one huge line from costing n squared
@@ -134,12 +122,11 @@ class _Pass:
         source = self.source
         at: int | None = 0
         while at is not None:
-            if self.depth:
-                rest = _IN_BODY.match(source, at)
-                assert rest is not None
-                at = rest.end()
-            token = _TOKEN.search(source, at)
-            at = self._token(token) if token else None
+            token = (_TOKEN_IN_BODY if self.depth else _TOKEN).search(source, at)
+            if token and self.depth and token.lastgroup in {"comment", "literal"}:
+                at = token.end()  # blanked with its body
+            else:
+                at = self._token(token) if token else None
         if self.depth:
             _blank(self.code, self.body, len(source))
         if self.dead_from is not None:
