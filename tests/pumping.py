@@ -154,6 +154,38 @@ def _of_class(items: Any) -> list[str]:
     return out[:_SAMPLES]
 
 
+def is_mismatched_by_old_python(use: Use) -> bool:
+    """Whether Python before 3.11.5 may match it wrongly: a possessive repeat of what ends with a
+    repeat that can give something back (https://github.com/python/cpython/issues/106052)."""
+    source = use.source.decode("latin-1") if isinstance(use.source, bytes) else use.source
+
+    def gives_back_at_its_end(items: Any) -> bool:
+        kind, value = list(items)[-1] if len(items) else ("", None)
+        if str(kind) == "BRANCH":
+            return any(gives_back_at_its_end(alternative) for alternative in value[1])
+        if str(kind) == "SUBPATTERN":
+            return gives_back_at_its_end(value[3])
+        return str(kind) in {"MAX_REPEAT", "MIN_REPEAT"} and value[0] != value[1]
+
+    def is_wrong(items: Any) -> bool:
+        return any(
+            (str(kind) == "POSSESSIVE_REPEAT" and gives_back_at_its_end(value[2]))
+            or any(is_wrong(part) for part in _parts(str(kind), value))
+            for kind, value in items
+        )
+
+    return is_wrong(_parser.parse(source, use.flags))
+
+
+def _parts(kind: str, value: Any) -> list[Any]:
+    """The expressions within an expression."""
+    if kind == "BRANCH":
+        return list(value[1])
+    if kind in {"SUBPATTERN", "ATOMIC_GROUP"}:
+        return [value[3] if kind == "SUBPATTERN" else value]
+    return [value[2]] if kind.endswith("_REPEAT") else []
+
+
 def growth(use: Use) -> tuple[float, str]:
     """How many times the time grows with twice the text, at worst, and what the text repeats."""
     assert use.source is not None

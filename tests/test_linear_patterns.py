@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from pumping import Use, growth, uses
+from pumping import Use, growth, is_mismatched_by_old_python, uses
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("kb", "ingest", "server", "judge", "agent", "cli")
@@ -46,6 +46,20 @@ def test_expressions_are_linear_or_what_they_meet_is_bounded(package: str) -> No
         if times > MOST_FOR_TWICE:
             wrong.append((*use.place, f"twice the text takes {times:.1f} times as long: {unit!r}"))
     assert wrong == []
+
+
+@pytest.mark.parametrize("package", NAMES)
+def test_every_supported_python_matches_the_expressions_alike(package: str) -> None:
+    constant = [use for use in in_package(package) if use.source is not None]
+    assert constant
+    assert [use.place for use in constant if is_mismatched_by_old_python(use)] == []
+
+
+def test_what_python_3_11_2_mismatched_is_found() -> None:
+    body = rb"(?:[^{}\"#]++|\"(?:\\.|[^\"\\\n])*+\"?|/(?![/*]))*+"
+    assert is_mismatched_by_old_python(Use("x.py", "_IN_BODY", body, 0, {"match"}))
+    directive = Use("x.py", "_X", rb"(?:/\*.*?(?:\*/|\Z)|\\\r?\n|[^\n])*+", 0, {"match"})
+    assert not is_mismatched_by_old_python(directive)
 
 
 def test_the_list_names_nothing_that_is_gone() -> None:
