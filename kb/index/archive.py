@@ -111,10 +111,10 @@ def _unpack(archive: Path, staging: Path) -> Path:
                 if total > MAX_UNPACKED_BYTES:
                     raise KbError(f"{archive} unpacks to more than {MAX_UNPACKED_BYTES} bytes")
                 inside = member.name == _ROOT or member.name.startswith(f"{_ROOT}/")
+                inside &= ".." not in member.name.split("/")
                 if not inside or not (member.isfile() or member.isdir()):
                     raise KbError(f"{archive} is not an exported index: it holds {member.name}")
-                # The data filter refuses what leads outside by `..`.
-                tar.extract(member, target, filter="data")
+                _write(tar, member, target / member.name)
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -123,6 +123,17 @@ def _unpack(archive: Path, staging: Path) -> Path:
     if not (folder / CHUNKS).is_file():
         raise KbError(f"{archive} is not an exported index: it holds no {_ROOT}/{CHUNKS}")
     return folder
+
+
+def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    """Write a file or folder; `TarFile.extract` has no safe filter before Python 3.11.4."""
+    content = tar.extractfile(member)
+    if content is None:
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with content, path.open("wb") as file:
+        shutil.copyfileobj(content, file)
 
 
 def _manifest(unpacked: Path, archive: Path) -> Manifest:
