@@ -106,9 +106,14 @@ def _constant(node: ast.expr, known: dict[str, Any]) -> Any:
     return None
 
 
+def _parsed(use: Use) -> Any:
+    """The expression as `re` parses it, bytes as the characters of their numbers."""
+    source = use.source.decode("latin-1") if isinstance(use.source, bytes) else use.source
+    return _parser.parse(source, use.flags)
+
+
 def beginnings(use: Use) -> list[str]:
     """Texts that match a beginning of the expression, or of a part of it."""
-    source = use.source.decode("latin-1") if isinstance(use.source, bytes) else use.source
     found: dict[str, None] = {}
 
     def sequence(items: Any) -> str:
@@ -136,7 +141,7 @@ def beginnings(use: Use) -> list[str]:
             return [one * max(value[0], 1), one * value[0]]
         return [""]
 
-    sequence(_parser.parse(source, use.flags))
+    sequence(_parsed(use))
     return [each for each in found if each]
 
 
@@ -157,7 +162,6 @@ def _of_class(items: Any) -> list[str]:
 def is_mismatched_by_old_python(use: Use) -> bool:
     """Whether Python before 3.11.5 may match it wrongly: a possessive repeat of what ends with a
     repeat that can give something back (https://github.com/python/cpython/issues/106052)."""
-    source = use.source.decode("latin-1") if isinstance(use.source, bytes) else use.source
 
     def gives_back_at_its_end(items: Any) -> bool:
         kind, value = list(items)[-1] if len(items) else ("", None)
@@ -174,7 +178,7 @@ def is_mismatched_by_old_python(use: Use) -> bool:
             for kind, value in items
         )
 
-    return is_wrong(_parser.parse(source, use.flags))
+    return is_wrong(_parsed(use))
 
 
 def _parts(kind: str, value: Any) -> list[Any]:

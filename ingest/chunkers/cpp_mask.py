@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 
 from ingest.chunkers.cpp_attributes import attributes
 
-_SKIPPED = rb"""
+# What tokens are everywhere; in bodies a semicolon is none, for most of a file is bodies.
+_COMMON = rb"""
       (?P<comment> //(?:\\\n|[^\n])*+ | /\*.*?(?:\*/|\Z) )
     | (?P<literal> R"(?P<tag>[^()\\\s"]{0,16})\(.*?(?:\)(?P=tag)"|\Z) | "(?:\\.|[^"\\\n])*+"?
                  | (?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*+'? )
     | (?P<hash> \# )
     """
-_TOKEN = re.compile(_SKIPPED + rb"| (?P<brace> [{};] )", re.VERBOSE | re.DOTALL)
-_TOKEN_IN_BODY = re.compile(_SKIPPED + rb"| (?P<brace> [{}] )", re.VERBOSE | re.DOTALL)
+_TOKEN = re.compile(_COMMON + rb"| (?P<brace> [{};] )", re.VERBOSE | re.DOTALL)
+_TOKEN_IN_BODY = re.compile(_COMMON + rb"| (?P<brace> [{}] )", re.VERBOSE | re.DOTALL)
 # A directive runs to the first line end without a backslash before it.
 _DIRECTIVE = re.compile(rb"(?:/\*.*?(?:\*/|\Z)|\\\r?\n|[^\n])*+", re.DOTALL)
 _MAX_INDENT = 200  # how far a directive may be indented; keeps one huge line from costing n squared

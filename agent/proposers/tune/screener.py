@@ -23,7 +23,8 @@ _SHARE: Final = 0.6
 # So little is spent as a whole: then the best of the screening is the last that is judged.
 _ALL_OF: Final = 45.0
 # A search's limit is on the time that the card is held, and most of a screening is compilation: in
-# 45 screenings on an H200, two runs a card, it was held for at most half, median a seventh.
+# 45 screenings on H200s, two runs a card, it was held for at most half of the wall time, median a
+# seventh.
 _COMPILING: Final = 3.0
 # What a quick timing may be off by: a kernel that is slower than eager by more is not proposed.
 _SLOWER: Final = 1.1
