@@ -13,7 +13,7 @@ check_params: {block_h: 16, block_n: 16}
 sources:
   - title: "DeepSeek-AI: DeepSeek-V2, a strong, economical, and efficient mixture-of-experts model"
     url: https://arxiv.org/abs/2405.04434
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "Milakov, Gimelshein: Online normalizer calculation for softmax"
     url: https://arxiv.org/abs/1805.02867
     licence: arXiv-nonexclusive

@@ -15,7 +15,7 @@ check_params: {block_h: 16, block_n: 16, programs: 6}
 sources:
   - title: "DeepSeek-AI: DeepSeek-V2, a strong, economical, and efficient mixture-of-experts model"
     url: https://arxiv.org/abs/2405.04434
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "PyTorch blog: Flash-Decoding for long-context inference"
     url: https://pytorch.org/blog/flash-decoding/
     licence: proprietary

@@ -13,7 +13,7 @@ check_params: {block_n: 16}
 sources:
   - title: "Kwon et al.: Efficient memory management for LLM serving with PagedAttention"
     url: https://arxiv.org/abs/2309.06180
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "Ainslie et al.: GQA, training generalized multi-query transformer models"
     url: https://arxiv.org/abs/2305.13245
     licence: CC-BY-4.0

@@ -15,13 +15,13 @@ check_params: {block_n: 16, programs: 8}
 sources:
   - title: "Kwon et al.: Efficient memory management for LLM serving with PagedAttention"
     url: https://arxiv.org/abs/2309.06180
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "PyTorch blog: Flash-Decoding for long-context inference"
     url: https://pytorch.org/blog/flash-decoding/
     licence: proprietary
   - title: "Ye et al.: FlashInfer, an attention engine for LLM inference serving"
     url: https://arxiv.org/abs/2501.01005
-    licence: CC-BY-4.0
+    licence: proprietary
 ---
 
 One new token of each sequence attends to the keys and values of that sequence, which lie in pages

@@ -17,7 +17,7 @@ sources:
     licence: proprietary
   - title: "Zhai et al.: ByteTransformer, a high-performance transformer for variable-length inputs"
     url: https://arxiv.org/abs/2210.03052
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "PyTorch: torch.nn.attention.varlen"
     url: https://docs.pytorch.org/docs/stable/nn.attention.varlen.html
     licence: BSD-3-Clause
