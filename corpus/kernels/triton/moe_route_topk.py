@@ -1,0 +1,277 @@
+"""
+---
+slug: moe-route-topk
+title: Routing of tokens to experts, top-k with weights, counts and places in expert order
+op: moe-routing
+language: triton
+techniques: [kernel-fusion, register-caching, parallel-scan]
+architectures: [sm_80]
+dtypes: [float32, float16, bfloat16]
+sizes:
+  check: [[40, 16, 2], [37, 20, 3], [5, 7, 4], [70, 3, 2]]
+  bench: [131072, 256, 8]
+check_params: {tile: 128, programs: 6, scan_from: 4}
+sources:
+  - title: "Shazeer et al.: Outrageously large neural networks, the sparsely-gated MoE layer"
+    url: https://arxiv.org/abs/1701.06538
+    licence: arXiv-nonexclusive
+  - title: "Gale et al.: MegaBlocks, efficient sparse training with mixture-of-experts"
+    url: https://arxiv.org/abs/2211.15841
+    licence: arXiv-nonexclusive
+  - title: "Triton: triton.language.gather"
+    url: https://triton-lang.org/main/python-api/generated/triton.language.gather.html
+    licence: MIT
+---
+
+For each token the k experts of the largest logits, their softmax weights scaled to a sum of 1, and
+where each (token, choice) stands when all of them are sorted by expert, tokens of one expert in
+order: what a grouped product needs. PyTorch runs a softmax, a top-k, a sum, a division, a
+histogram and a stable sort, a dozen launches with as many trips through memory.
+
+Two or three launches here. In the first a program walks over a stretch of tokens, with several
+rows of logits in registers at a time. A logit and the number of its expert make one integer of the
+same order, so that one integer maximum finds both, and equal logits go to the lower expert. Logits
+of 16 bits leave room for the number in 32 bits, which halves the work. Weights scaled to a sum of
+1 need no sum over all experts: it cancels. A running sum over the chosen experts counts, for each
+choice, the tokens before it in the stretch that have the same expert.
+
+The last launch adds the choices of lower experts, and of earlier stretches, to that. Where there
+are many stretches, their counts are summed up by a small launch before it. No atomics: the order is
+that of a stable sort at every run.
+
+With some hundred tokens all of it is launch overhead. The maxima are found one after another: for
+a k of dozens a selection of the k-th value (`topk-rows-select`) does less.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+TUNABLES = {
+    "tile": [1024, 2048, 4096, 8192],
+    "programs": [264, 528, 1056, 2112],
+    "scan_from": [64, 128, 256],
+    "num_warps": [4, 8],
+}
+
+# Lower bits that are all equal in float32 values from these dtypes: they hold an expert's number.
+IDLE_BITS = {torch.bfloat16: 16, torch.float16: 13, torch.float32: 0}
+# Numbers of experts fit in 13 bits, and a row in the registers of a program.
+MAX_EXPERTS, MAX_K = 4096, 64
+# Choices that the last launch places at a time; experts and stretches that one program sums up.
+PLACE_BLOCK, SCAN_EXPERTS, SCAN_STRETCHES = 1024, 8, 512
+
+
+@triton.jit
+def _packed(x, expert, IDLE: tl.constexpr):
+    """An integer of the order of `x`, of equal ones the lower expert the larger; NaN is the
+    largest."""
+    # Both zeros are equal.
+    bits = tl.where(x == 0.0, 0.0, x).to(tl.int32, bitcast=True)
+    key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    key = tl.where(x != x, 0x7FFFFFFF, key)
+    if IDLE == 0:
+        packed = (key.to(tl.int64) << 32) | (0x7FFFFFFF - expert).to(tl.int64)
+    else:
+        low: tl.constexpr = (1 << IDLE) - 1
+        packed = (key & ~low) | (low - expert)
+    return packed
+
+
+@triton.jit
+def _value(packed, IDLE: tl.constexpr):
+    """The float32 value in a packed integer."""
+    key = (packed >> 32).to(tl.int32) if IDLE == 0 else packed
+    # The sign's complement reaches the number of the expert, which is cleared.
+    bits = (key ^ ((key >> 31) & 0x7FFFFFFF)) & ~((1 << IDLE) - 1)
+    return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _expert(packed, IDLE: tl.constexpr):
+    """The expert in a packed integer."""
+    low: tl.constexpr = (1 << IDLE) - 1 if IDLE else 0x7FFFFFFF
+    return (low - (packed & low)).to(tl.int32)
+
+
+@triton.jit
+def _route_kernel(
+    logits_ptr, weights_ptr, experts_ptr, ranks_ptr, counts_ptr,
+    T, E, span, stride_t, stride_e,
+    K: tl.constexpr, RENORMALISE: tl.constexpr, IDLE: tl.constexpr, LOWEST: tl.constexpr,
+    BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Weights and experts of a stretch of tokens, each choice's rank among the stretch's choices of
+    the same expert, and how often the stretch chose each expert."""
+    stretch = tl.program_id(0)
+    expert = tl.arange(0, BLOCK_E)[None, :]
+    choice = tl.arange(0, BLOCK_K)[None, :]
+    counts = tl.zeros((BLOCK_E,), dtype=tl.int32)
+    end = tl.minimum(stretch * span + span, T)
+    for start in tl.range(stretch * span, end, BLOCK_T):
+        # Index times stride is taken in int64: it passes 2**31 on tensors of a few GB.
+        token = (start + tl.arange(0, BLOCK_T)).to(tl.int64)[:, None]
+        inside = (token < end) & (expert < E)
+        at = logits_ptr + token * stride_t + expert.to(tl.int64) * stride_e
+        x = tl.load(at, mask=inside, other=float("-inf")).to(tl.float32)
+        packed = _packed(x, expert, IDLE)
+        # Less than any logit: experts that are not there, and those already chosen.
+        left = tl.where(expert < E, packed, LOWEST)
+        chosen = tl.zeros((BLOCK_T, BLOCK_K), dtype=left.dtype)
+        for j in tl.static_range(K):
+            best = tl.max(left, axis=1, keep_dims=True)
+            chosen = tl.where(choice == j, best, chosen)
+            left = tl.where(left == best, LOWEST, left)
+        value = _value(chosen, IDLE)
+        number = tl.where(choice < K, _expert(chosen, IDLE), 0)
+        largest = tl.max(tl.where(choice < K, value, float("-inf")), axis=1, keep_dims=True)
+        weight = tl.where(choice < K, tl.exp(value - largest), 0.0)
+        if RENORMALISE:
+            total = tl.sum(weight, axis=1, keep_dims=True)
+        else:
+            total = tl.sum(tl.exp(x - largest), axis=1, keep_dims=True)
+        mask = (token < end) & (choice < K)
+        out = token * K + choice
+        tl.store(weights_ptr + out, weight / total, mask=mask)
+        tl.store(experts_ptr + out, number, mask=mask)
+        taken = ((left != packed) & inside).to(tl.int32)
+        before = tl.cumsum(taken, axis=0) - taken + counts[None, :]
+        tl.store(ranks_ptr + out, tl.gather(before, number, 1), mask=mask)
+        counts += tl.sum(taken, axis=0)
+    e = tl.arange(0, BLOCK_E)
+    tl.store(counts_ptr + stretch.to(tl.int64) * E + e, counts, mask=e < E)
+
+
+@triton.jit
+def _scan_kernel(
+    stretch_counts_ptr, counts_ptr, E, stretches, BLOCK_E: tl.constexpr, BLOCK_S: tl.constexpr
+):
+    """Replace the counts of each stretch by the sums over the stretches before it."""
+    e = (tl.program_id(0) * BLOCK_E + tl.arange(0, BLOCK_E))[None, :]
+    total = tl.zeros((1, BLOCK_E), dtype=tl.int32)
+    for start in tl.range(0, stretches, BLOCK_S):
+        s = (start + tl.arange(0, BLOCK_S))[:, None]
+        mask = (s < stretches) & (e < E)
+        counts = tl.load(stretch_counts_ptr + s * E + e, mask=mask, other=0)
+        before = tl.cumsum(counts, axis=0) - counts + total
+        tl.store(stretch_counts_ptr + s * E + e, before, mask=mask)
+        total += tl.sum(counts, axis=0, keep_dims=True)
+    tl.store(counts_ptr + e, total, mask=e < E)
+
+
+@triton.jit
+def _place_kernel(
+    experts_ptr, places_ptr, stretch_counts_ptr, counts_ptr, choices, E, stretches, span,
+    SCANNED: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Turn the ranks in `places` into places: add the choices of lower experts and of earlier
+    stretches."""
+    stretch = tl.program_id(0)
+    e = tl.arange(0, BLOCK_E)
+    if SCANNED:
+        counts = tl.load(counts_ptr + e, mask=e < E, other=0)
+        before = tl.load(stretch_counts_ptr + stretch * E + e, mask=e < E, other=0)
+    else:
+        earlier = tl.zeros((BLOCK_S, BLOCK_E), dtype=tl.int32)
+        total = tl.zeros((BLOCK_S, BLOCK_E), dtype=tl.int32)
+        for start in tl.range(0, stretches, BLOCK_S):
+            s = (start + tl.arange(0, BLOCK_S))[:, None]
+            at = stretch_counts_ptr + s * E + e[None, :]
+            part = tl.load(at, mask=(s < stretches) & (e < E)[None, :], other=0)
+            total += part
+            earlier += tl.where(s < stretch, part, 0)
+        counts = tl.sum(total, axis=0)
+        before = tl.sum(earlier, axis=0)
+        tl.store(counts_ptr + e, counts, mask=e < tl.where(stretch == 0, E, 0))
+    base = tl.cumsum(counts, axis=0) - counts + before
+    first = stretch.to(tl.int64) * span
+    end = tl.minimum(first + span, choices)
+    for start in tl.range(first, end, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        expert = tl.load(experts_ptr + i, mask=i < end, other=0)
+        rank = tl.load(places_ptr + i, mask=i < end, other=0)
+        tl.store(places_ptr + i, rank + tl.gather(base, expert, 0), mask=i < end)
+
+
+def kernel_function(
+    logits: torch.Tensor,
+    k: int,
+    renormalise: bool = True,
+    tile: int = 2048,
+    programs: int = 1056,
+    scan_from: int = 64,
+    num_warps: int = 4,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Route each of T tokens to `k` of E experts by `logits` [T, E], any strides.
+
+    Returns weights float32 [T, k], experts int32 [T, k], both in falling order of the logits (of
+    equal ones the lower expert first); counts int32 [E], how often each expert was chosen; and
+    places int32 [T, k]: `order[places.flatten()] = arange(T * k)` is the stable sort of the choices
+    by expert. The softmax is over all experts, its weights divided by their sum over the chosen
+    ones if `renormalise`. Deterministic. E is at most 4096 and k at most 64. With `scan_from`
+    stretches or more, their counts are summed up by a launch of its own.
+    """
+    if logits.ndim != 2 or logits.dtype not in IDLE_BITS:
+        raise ValueError(f"logits must be floats [T, E], not {logits.dtype} {list(logits.shape)}")
+    t, e = logits.shape
+    if not 0 < k <= min(e, MAX_K) or e > MAX_EXPERTS:
+        raise ValueError(f"{e} experts and k = {k}: want at most {MAX_EXPERTS}, k to {MAX_K} or E")
+    if t * k >= 2**31:
+        raise ValueError(f"{t} tokens of {k} choices pass 2**31: route them in parts")
+    weights = torch.empty((t, k), dtype=torch.float32, device=logits.device)
+    experts = torch.empty((t, k), dtype=torch.int32, device=logits.device)
+    places = torch.empty_like(experts)
+    if t == 0:
+        counts = torch.zeros(e, dtype=torch.int32, device=logits.device)
+        return weights, experts, counts, places
+    counts = torch.empty(e, dtype=torch.int32, device=logits.device)
+    block_e = max(2, triton.next_power_of_2(e))
+    block_t = max(1, min(tile // block_e, triton.next_power_of_2(t)))
+    span = triton.cdiv(triton.cdiv(t, programs), block_t) * block_t
+    stretches = triton.cdiv(t, span)
+    stretch_counts = torch.empty((stretches, e), dtype=torch.int32, device=logits.device)
+    idle = IDLE_BITS[logits.dtype]
+    _route_kernel[(stretches,)](
+        logits, weights, experts, places, stretch_counts, t, e, span, *logits.stride(),
+        K=k, RENORMALISE=renormalise, IDLE=idle, LOWEST=-(2**31) if idle else -(2**63),
+        BLOCK_T=block_t, BLOCK_E=block_e, BLOCK_K=triton.next_power_of_2(k), num_warps=num_warps,
+    )  # fmt: skip
+    scanned = stretches >= scan_from
+    if scanned:
+        _scan_kernel[(triton.cdiv(e, SCAN_EXPERTS),)](
+            stretch_counts, counts, e, stretches,
+            BLOCK_E=SCAN_EXPERTS, BLOCK_S=SCAN_STRETCHES, num_warps=4,
+        )  # fmt: skip
+    _place_kernel[(stretches,)](
+        experts, places, stretch_counts, counts, t * k, e, stretches, span * k,
+        SCANNED=scanned, BLOCK_E=block_e, BLOCK_S=max(1, 4096 // block_e), BLOCK=PLACE_BLOCK,
+        num_warps=4,
+    )  # fmt: skip
+    return weights, experts, counts, places
+
+
+def reference(
+    logits: torch.Tensor, k: int, renormalise: bool = True
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    probabilities = torch.softmax(logits.float(), dim=-1)
+    # Of equal logits PyTorch's topk takes any; a stable sort takes the first.
+    experts = torch.sort(logits, dim=-1, descending=True, stable=True).indices[:, :k]
+    weights = probabilities.gather(1, experts)
+    if renormalise:
+        weights = weights / weights.sum(dim=-1, keepdim=True)
+    chosen = experts.flatten()
+    counts = torch.bincount(chosen, minlength=logits.shape[1])
+    order = torch.argsort(chosen, stable=True)
+    places = torch.empty_like(order)
+    places[order] = torch.arange(len(order), device=order.device)
+    places = places.view(experts.shape)
+    return weights, experts.to(torch.int32), counts.to(torch.int32), places.to(torch.int32)
+
+
+def make_inputs(size: list[int], dtype: torch.dtype, device: str, seed: int) -> list[object]:
+    """`size` is [tokens, experts, k]; some experts are more popular than others."""
+    t, e, k = size
+    generator = torch.Generator(device=device).manual_seed(seed)
+    logits = torch.randn((t, e), device=device, generator=generator)
+    popularity = torch.randn(e, device=device, generator=generator)
+    return [(logits + 0.5 * popularity).to(dtype), k]
