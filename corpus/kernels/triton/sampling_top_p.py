@@ -45,8 +45,8 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "held": [64, 8192, 16384, 32768],
-    "capacity": [64, 1024, 2048, 4096],
+    "held": [8192, 16384, 32768],
+    "capacity": [1024, 2048, 4096],
     "block": [2048, 4096, 8192],
     "stages": [1, 2, 3, 4],
     "num_warps": [4, 8, 16],
@@ -300,7 +300,7 @@ def kernel_function(
     top_p: torch.Tensor,
     random: torch.Tensor,
     held: int = 16384,
-    capacity: int = 2048,
+    capacity: int = 4096,
     block: int = 8192,
     stages: int = 3,
     num_warps: int = 16,
