@@ -9,9 +9,9 @@ architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 derived_from: selective-scan-plain
 sizes:
-  check: [[1, 24, 40, 16], [2, 13, 33, 5], [1, 1, 8, 4]]
+  check: [[1, 12, 40, 4], [2, 13, 33, 5], [1, 1, 8, 4]]
   bench: [1, 8192, 4096, 16]
-check_params: {block_t: 4, block_d: 32, programs: 6}
+check_params: {block_t: 2, block_d: 32, programs: 6}
 sources:
   - title: "Gu, Dao: Mamba, linear-time sequence modeling with selective state spaces"
     url: https://arxiv.org/abs/2312.00752

@@ -7,7 +7,7 @@ language: triton
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 sizes:
-  check: [[1, 24, 40, 16], [2, 13, 33, 5], [1, 1, 8, 4]]
+  check: [[1, 12, 40, 4], [2, 13, 33, 5], [1, 1, 8, 4]]
   bench: [1, 8192, 4096, 16]
 check_params: {block_d: 32}
 sources:
