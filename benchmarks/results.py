@@ -41,8 +41,8 @@ def load(path: Path) -> dict[str, Any]:
     """Return a record; an empty one where there is no file."""
     if not path.is_file():
         return {}
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
 
 
 def save(path: Path, record: dict[str, Any]) -> None:
@@ -67,19 +67,19 @@ def publish(
     figures
         Numbers with targets: their table comes first.
     """
-    where = record["machine"]
-    versions = ", ".join(f"{package} {number}" for package, number in where["versions"].items())
+    host = record["machine"]
+    versions = ", ".join(f"{package} {number}" for package, number in host["versions"].items())
     footer = (
-        f"Measured {where['date']} by `{command}` on {where['processor']}, {where['cores']} cores, "
-        f"{where['memory_gb']} GB, load average {where['load_average_before'][0]} before; Python "
-        f"{where['python']}, {versions}. Times compare within one run only."
+        f"Measured {host['date']} by `{command}` on {host['processor']}, {host['cores']} cores, "
+        f"{host['memory_gb']} GB, load average {host['load_average_before'][0]} before; Python "
+        f"{host['python']}, {versions}. Times compare within one run only."
     )
     parts = [figure_table(figures)] if figures else []
     page = "\n\n".join([*parts, text, footer]) + "\n"
-    found: dict[str, Any] = {"command": command}
+    head: dict[str, Any] = {"command": command}
     if figures:
-        found["figures"] = [{**asdict(figure), "met": figure.met} for figure in figures]
-    save(stem.with_name(f"{stem.name}.json"), found | record)
+        head["figures"] = [{**asdict(figure), "met": figure.met} for figure in figures]
+    save(stem.with_name(f"{stem.name}.json"), head | record)
     stem.with_name(f"{stem.name}.md").write_text(page, encoding="utf-8")
     print(page)
 
@@ -117,7 +117,7 @@ def machine() -> dict[str, Any]:
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "load_average_before": [round(load, 2) for load in os.getloadavg()],
         "python": platform.python_version(),
-        "versions": {name: found for name in VERSIONS if (found := _version(name))},
+        "versions": {name: number for name in VERSIONS if (number := _version(name))},
         "date": datetime.now(UTC).date().isoformat(),
     }
 

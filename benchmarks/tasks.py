@@ -1,7 +1,7 @@
-"""A benchmark as tasks with a record each, shared out over cards; its results and their table.
+"""A benchmark as tasks with one record each, spread over cards; its results and their table.
 
-The results' file is replaced after each record, so a kill costs no record that was made, and the
-next start goes on.
+The results' file is replaced after each record, so a killed run keeps its records, and the next
+start goes on.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from agent.cards.local import local_cards
 from agent.cards.pool import CardPool
 from agent.cards.sweep import run_all
 from agent.optimize.judge_requests import Request
-from benchmarks import results
-from benchmarks.results import table
+from benchmarks.results import load as load_record
+from benchmarks.results import save, table
 from judge.evaluate.result import Model
 from judge.progress import silent
 from kb.errors import KbError
@@ -32,26 +32,26 @@ Results = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What is gone through."""
+    """A benchmark: its tasks, how to measure one, and how to show the results."""
 
     options: Callable[[Sequence[str]], argparse.Namespace]
     """Reads the command line."""
     keys: Callable[[argparse.Namespace], list[str]]
     """Names of the tasks, in order."""
     opened: Callable[[argparse.Namespace, CardPool], contextlib.AbstractContextManager[Any]]
-    """What tasks have in common."""
+    """Opens what all tasks share."""
     measure: Callable[[str, argparse.Namespace, Any], Record]
-    """Carries out a task, with what was opened."""
+    """Measures one task, with what was opened."""
     columns: tuple[str, ...]
-    """Of the table, after the task's name."""
+    """Headings of the table, after the task's name."""
     cells: Callable[[Record], list[str]]
-    """A record in these columns."""
+    """The cells of a record, one for each column."""
     summary: Callable[[list[Record]], dict[str, Any]]
     """Figures over all records."""
     settings: tuple[str, ...] = ("seconds_each", "seed")
     """Options that the results' file repeats."""
     path: Callable[[argparse.Namespace], Path] = lambda options: Path(options.out)
-    """Of the results."""
+    """Path of the results' file."""
 
     def row(self, key: str, record: Record) -> list[str]:
         """A record as a line of the table, or why there is none."""
@@ -75,7 +75,7 @@ class Measured(Model):
 
 
 def measured(cards: CardPool, request: Request[Measured], name: str) -> Record:
-    """Have a judging process measure something; the record of it, or of why it failed."""
+    """The record that a judging process returns for a request, or why it failed."""
     try:
         with cards.lend() as card:
             return card.ask(request, silent).record
@@ -85,40 +85,40 @@ def measured(cards: CardPool, request: Request[Measured], name: str) -> Record:
 
 def load(path: Path) -> Results:
     """The results so far, or an empty frame."""
-    return {"records": {}} | results.load(path)
+    return {"records": {}} | load_record(path)
 
 
-def done(found: Results, key: str) -> bool:
+def done(results: Results, key: str) -> bool:
     """Whether there is a record, and of no failure."""
-    return "failed" not in found["records"].get(key, {"failed": "not begun"})
+    return "failed" not in results["records"].get(key, {"failed": "not begun"})
 
 
-def keep(
-    benchmark: Benchmark, options: argparse.Namespace, found: Results, key: str, record: Record
+def save_record(
+    benchmark: Benchmark, options: argparse.Namespace, results: Results, key: str, record: Record
 ) -> None:
     """Write the results with one more record, and their table."""
-    everything = found["records"] | {key: record}
-    order = {name: place for place, name in enumerate(benchmark.keys(options))}
-    names = sorted(everything, key=lambda name: (order.get(name, len(order)), name))
-    found["records"] = {name: everything[name] for name in names}
+    records = results["records"] | {key: record}
+    order = {name: position for position, name in enumerate(benchmark.keys(options))}
+    names = sorted(records, key=lambda name: (order.get(name, len(order)), name))
+    results["records"] = {name: records[name] for name in names}
     for setting in benchmark.settings:
-        found[setting] = getattr(options, setting)
-    found["date"] = datetime.now(UTC).isoformat(timespec="seconds")
-    found["gpus"] = sorted({str(each["gpu"]) for each in everything.values() if each.get("gpu")})
-    found["summary"] = benchmark.summary(list(found["records"].values()))
+        results[setting] = getattr(options, setting)
+    results["date"] = datetime.now(UTC).isoformat(timespec="seconds")
+    results["gpus"] = sorted({str(r["gpu"]) for r in records.values() if r.get("gpu")})
+    results["summary"] = benchmark.summary(list(results["records"].values()))
     path = benchmark.path(options)
-    results.save(path, found)
-    path.with_suffix(".md").write_text(benchmark.table(found) + "\n", encoding="utf-8")
+    save(path, results)
+    path.with_suffix(".md").write_text(benchmark.table(results) + "\n", encoding="utf-8")
 
 
-def add_options(made: argparse.ArgumentParser, *, turns: bool = True) -> None:
-    """The options of sharing out; `turns`: whether tasks of one card may take turns on it."""
+def add_options(parser: argparse.ArgumentParser, *, turns: bool = True) -> None:
+    """Options that spread tasks over cards; `turns`: whether tasks of one card may take turns."""
     cards = "share the tasks out over N cards, or 'all'"
-    made.add_argument("--gpus", default="1", metavar="N", help=cards)
-    made.add_argument("--limit", type=positive, help="begin no task after so many seconds")
+    parser.add_argument("--gpus", default="1", metavar="N", help=cards)
+    parser.add_argument("--limit", type=positive, help="begin no task after so many seconds")
     if turns:
         at_once = "tasks at once on each card, which take turns on it (default: 1)"
-        made.add_argument("--per-gpu", type=int, default=1, metavar="N", help=at_once)
+        parser.add_argument("--per-gpu", type=int, default=1, metavar="N", help=at_once)
 
 
 def positive(text: str) -> float:
@@ -130,7 +130,7 @@ def positive(text: str) -> float:
 
 
 def main(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
-    """Measure what has no record yet, and print the table.
+    """Measure the tasks that have no record yet, and print the table.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def main(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
     dry = bool(getattr(options, "interpret", False))
     try:
         with local_cards(options.gpus, interpret=dry, per_card=options.per_gpu) as cards:
-            results = go_through(benchmark, options, cards)
+            results = run_tasks(benchmark, options, cards)
     except KbError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -153,32 +153,32 @@ def main(benchmark: Benchmark, arguments: Sequence[str] | None = None) -> int:
     return int(any("failed" in result for result in results["records"].values()))
 
 
-def go_through(benchmark: Benchmark, options: argparse.Namespace, cards: CardPool) -> Results:
-    """Do what has no record yet, as many tasks at once as there are cards.
+def run_tasks(benchmark: Benchmark, options: argparse.Namespace, cards: CardPool) -> Results:
+    """Measure the tasks that have no record yet, as many at once as there are cards.
 
     Raises
     ------
     KbError
-        What the tasks have in common cannot be opened.
+        What the tasks share cannot be opened.
     KeyboardInterrupt
         Ctrl-C; all tasks have ended.
     """
-    found = load(benchmark.path(options))
-    waiting = [key for key in benchmark.keys(options) if not done(found, key)]
+    results = load(benchmark.path(options))
+    pending = [key for key in benchmark.keys(options) if not done(results, key)]
     end = None if options.limit is None else time.monotonic() + options.limit
-    keeping = threading.Lock()
-    with benchmark.opened(options, cards) as common:
+    lock = threading.Lock()
+    with benchmark.opened(options, cards) as shared:
 
-        def work(key: str) -> None:
+        def run_task(key: str) -> None:
             print(key, flush=True)
-            record = benchmark.measure(key, options, common)
-            with keeping:
-                keep(benchmark, options, found, key, record)
+            record = benchmark.measure(key, options, shared)
+            with lock:
+                save_record(benchmark, options, results, key, record)
                 print("  ".join(benchmark.row(key, record)), flush=True)
 
-        left = run_all(cards, waiting, work, lambda: end is not None and time.monotonic() > end)
-    for why in cards.lost:
-        print(f"taken out: {why}")
+        left = run_all(cards, pending, run_task, lambda: end is not None and time.monotonic() > end)
+    for reason in cards.lost:
+        print(f"taken out: {reason}")
     if left:
         print("out of time: start again to go on")
-    return found
+    return results

@@ -27,7 +27,7 @@ from typing import Any
 from agent.cards.local import local_cards
 from agent.cards.pool import CardPool
 from benchmarks.kernels.session import Measure, best_dtype
-from benchmarks.tasks import Benchmark, Record, add_options, done, go_through, load, measured
+from benchmarks.tasks import Benchmark, Record, add_options, done, load, measured, run_tasks
 from kb import nvcc
 from kb.corpus.loader import KernelFile, load_corpus
 from kb.errors import KbError
@@ -52,7 +52,7 @@ def main() -> int:
             if not options.dry_run:
                 print(f"compiled ahead: {_compile_ahead(options, len(cards))}", flush=True)
                 options.limit -= time.monotonic() - began
-            results = go_through(BENCHMARK, options, cards)
+            results = run_tasks(BENCHMARK, options, cards)
     except KbError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -157,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{name} on {place.device}", flush=True)
             record = measure(name, problems[name], place, options)
             with keeping:
-                tasks.keep(BENCHMARK, options, found, name, record)
+                tasks.save_record(BENCHMARK, options, found, name, record)
                 print("  ".join(BENCHMARK.row(name, record)), flush=True)
         finally:
             free.put(place)

@@ -49,7 +49,7 @@ BENCHMARK = tasks.Benchmark(
 
 def go(out: Path, cards, *names, limit=None):
     options = argparse.Namespace(out=out, tasks=names, limit=limit)
-    return tasks.go_through(BENCHMARK, options, cards)
+    return tasks.run_tasks(BENCHMARK, options, cards)
 
 
 def test_each_task_is_done_once_and_written_in_the_order_of_the_list(tmp_path, cards):

@@ -14,7 +14,7 @@ from agent.optimize.journal import read_events
 from agent.optimize.judge_requests import Evaluate
 from benchmarks.optimize import asking, operators, problems
 from benchmarks.optimize.records import timed
-from benchmarks.tasks import done, go_through, load, main
+from benchmarks.tasks import done, load, main, run_tasks
 from kb.errors import KbError
 
 OFFERED = {"mish.py": [0.5, 0.6], "layer_norm.py": [1.0], "matvec.py": [0.7]}
@@ -41,7 +41,7 @@ def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
     judge, seen = FakeJudge(), []
     judge._before = lambda _: seen.append(len(load(out)["records"]))
     options = asked(operators, "--out", str(out), "--only", "mish", "layer_norm", "argmax_rows")
-    found = go_through(operators.BENCHMARK, options, cards(judge))
+    found = run_tasks(operators.BENCHMARK, options, cards(judge))
     assert judge.runs == 3
     assert sorted(set(seen)) == [0, 1, 2]
     assert found == json.loads(out.read_text())
@@ -78,7 +78,7 @@ def test_operators_are_measured_by_one_process_and_written_one_by_one(tmp_path):
 def test_compiled_baselines_are_compiled_once_a_run_and_not_counted(tmp_path):
     judge = FakeJudge()
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish")
-    record = go_through(operators.BENCHMARK, options, cards(judge))["records"]["mish"]
+    record = run_tasks(operators.BENCHMARK, options, cards(judge))["records"]["mish"]
     forms = [each.baselines for each in judge.asked if isinstance(each, Evaluate)]
     assert forms.count(("eager", "compile")) == 1
     # Eager PyTorch is the start itself, and is not timed beside itself.
@@ -95,18 +95,18 @@ def test_what_is_done_is_skipped_and_what_failed_is_tried_again(tmp_path):
         if "mish" in request.problem.name:
             raise KbError("the card is gone")
 
-    found = go_through(operators.BENCHMARK, options, cards(FakeJudge(fail)))
+    found = run_tasks(operators.BENCHMARK, options, cards(FakeJudge(fail)))
     assert found["records"]["mish"]["failed"] == "the card is gone"
     assert found["summary"]["failed"] == {"mish": "the card is gone"}
     assert found["summary"]["share_at_or_above_compile"] == 0.5, "the one that failed is not"
     assert not done(found, "mish")
     again = FakeJudge()
-    found = go_through(operators.BENCHMARK, options, cards(again))
+    found = run_tasks(operators.BENCHMARK, options, cards(again))
     assert {Path(e.problem).name for e in again.asked if isinstance(e, Evaluate)} == {"mish.py"}
     assert found["summary"]["failed"] == {}
     assert found["records"]["mish"]["better"]
     third = FakeJudge()
-    assert go_through(operators.BENCHMARK, options, cards(third)) == found
+    assert run_tasks(operators.BENCHMARK, options, cards(third)) == found
     assert third.asked == []
 
 
@@ -120,10 +120,10 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
 
     judge._before = interrupt
     with pytest.raises(KeyboardInterrupt):
-        go_through(operators.BENCHMARK, options, cards(judge))
+        run_tasks(operators.BENCHMARK, options, cards(judge))
     assert not (tmp_path / "o.json").exists()
     again = FakeJudge()
-    record = go_through(operators.BENCHMARK, options, cards(again))["records"]["mish"]
+    record = run_tasks(operators.BENCHMARK, options, cards(again))["records"]["mish"]
     assert record["ms"]["best"] == 0.5
     # The second candidate and the last session are left.
     assert len([e for e in again.asked if isinstance(e, Evaluate)]) == 2
@@ -134,7 +134,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
 def test_nothing_is_begun_after_the_limit(tmp_path, capsys):
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--limit", "0.000001")
     judge = FakeJudge()
-    assert go_through(operators.BENCHMARK, options, cards(judge))["records"] == {}
+    assert run_tasks(operators.BENCHMARK, options, cards(judge))["records"] == {}
     assert judge.asked == []
     assert "start again to go on" in capsys.readouterr().out
 
@@ -142,7 +142,7 @@ def test_nothing_is_begun_after_the_limit(tmp_path, capsys):
 def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
     judge = FakeJudge()
     options = asked(problems, "--out", str(tmp_path), "--only", "matvec", "max_pool3d")
-    found = go_through(problems.BENCHMARK, options, cards(judge))
+    found = run_tasks(problems.BENCHMARK, options, cards(judge))
     assert list(found["records"]) == [
         "matvec-start", "matvec-nothing", "max_pool3d-start", "max_pool3d-nothing",
     ]  # fmt: skip
@@ -164,7 +164,7 @@ def test_problems_are_run_from_both_starts_into_one_table(tmp_path):
     assert Path(first.kernel).read_text() == problems.start_of("matvec").read_text()
     assert first.dtype == "bfloat16"
     untouched = FakeJudge()
-    assert go_through(problems.BENCHMARK, options, cards(untouched)) == found
+    assert run_tasks(problems.BENCHMARK, options, cards(untouched)) == found
     assert untouched.asked == []
 
 
@@ -189,7 +189,7 @@ def test_a_dry_run_judges_an_operator_and_claims_no_figure(tmp_path, monkeypatch
     monkeypatch.setitem(opening._FACTORIES, "recipe", lambda _: Offering([]))
     options = asked(operators, "--out", str(tmp_path / "o.json"), "--only", "mish", "--interpret")
     with local_cards("1", interpret=True) as real:
-        found = go_through(operators.BENCHMARK, options, real)
+        found = run_tasks(operators.BENCHMARK, options, real)
     record = found["records"]["mish"]
     assert "failed" not in record, record
     assert (record["verdict"], record["dry"], timed(record)) == ("library", True, False)
