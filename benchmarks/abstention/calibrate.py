@@ -43,13 +43,13 @@ _MAX_REFUSED = 0.015
 
 def _questions() -> dict[str, dict[str, list[str]]]:
     """Part → side → questions: `calibrate`, which is fitted on, and `held_out`."""
-    found: dict[str, dict[str, list[str]]] = load_yaml(_QUESTIONS.read_text(encoding="utf-8"))
+    questions: dict[str, dict[str, list[str]]] = load_yaml(_QUESTIONS.read_text(encoding="utf-8"))
     for side, name in (("answerable", "techniques"), ("unanswerable", "unanswerable")):
         judged = load_yaml((_JUDGED / f"{name}.yaml").read_text(encoding="utf-8"))
-        found["calibrate"][side] += [
-            each["query"] for each in judged if half_of(each["id"]) == "dev"
+        questions["calibrate"][side] += [
+            entry["query"] for entry in judged if half_of(entry["id"]) == "dev"
         ]
-    return found
+    return questions
 
 
 def _fit_and_report(
@@ -57,21 +57,21 @@ def _fit_and_report(
 ) -> Calibration:
     with ExitStack() as stack:
         searchers: dict[str, Searcher] = {}
-        asked: dict[str, list[str]] = {}
+        queries: dict[str, list[str]] = {}
         for name in ("corpus", "full"):
             built = build_index(name, work, embedder)
             corpus = stack.enter_context(opened(built.folder))
             searchers[name] = Searcher(corpus.generation, embedder)
             if name == "full":
                 cases = function_cases(name, built, corpus)
-                asked[name] = [case.query for case in cases if case.half == "dev"]
-        calibration = _fit(searchers, questions["calibrate"], asked)
+                queries[name] = [case.query for case in cases if case.half == "dev"]
+        calibration = _fit(searchers, questions["calibrate"], queries)
         print(calibration)
         for name, searcher in searchers.items():
             for part in ("calibrate", "held_out"):
                 _report(f"{name}, {part}", searcher, calibration, questions[part])
-        for name, functions in asked.items():
-            _report(f"{name}, functions", searchers[name], calibration, {"answerable": functions})
+        for name, texts in queries.items():
+            _report(f"{name}, functions", searchers[name], calibration, {"answerable": texts})
     return calibration
 
 
@@ -80,46 +80,47 @@ def _evidence(searcher: Searcher, questions: list[str]) -> list[Evidence]:
 
 
 def _fit(
-    searchers: dict[str, Searcher], questions: dict[str, list[str]], asked: dict[str, list[str]]
+    searchers: dict[str, Searcher], questions: dict[str, list[str]], queries: dict[str, list[str]]
 ) -> Calibration:
-    """`asked`: questions for code that an index answers; they are fitted on, and do not choose the
-    threshold, for they are more than all others together."""
+    """`queries`: questions for code, by index. They are fitted on, but do not choose the threshold:
+    they outnumber all other questions together."""
     rows: list[Evidence] = []
     labels: list[int] = []
-    answered: list[list[Evidence]] = []
+    answerable: list[list[Evidence]] = []
     for searcher in searchers.values():
         for label, side in ((1, "answerable"), (0, "unanswerable")):
-            found = _evidence(searcher, questions[side])
-            rows += found
-            labels += [label] * len(found)
+            batch = _evidence(searcher, questions[side])
+            rows += batch
+            labels += [label] * len(batch)
             if label:
-                answered.append(found)
-    others = len(rows)
-    for name, functions in asked.items():
-        rows += _evidence(searchers[name], functions)
-    labels += [1] * (len(rows) - others)
+                answerable.append(batch)
+    count = len(rows)
+    for name, texts in queries.items():
+        rows += _evidence(searchers[name], texts)
+    labels += [1] * (len(rows) - count)
     model = LogisticRegression(C=_C, class_weight="balanced", max_iter=1000)
     model.fit(np.array([astuple(row) for row in rows]), np.array(labels))
-    weights = tuple(round(float(w), 4) for w in model.coef_[0])
+    weights = tuple(round(float(weight), 4) for weight in model.coef_[0])
     fitted = Calibration(round(float(model.intercept_[0]), 4), weights, 0.0)
     # The highest threshold that refuses no more of either index's questions than may be.
-    highest = [
-        sorted(relevance(evidence, fitted) for evidence in found)[int(_MAX_REFUSED * len(found))]
-        for found in answered
+    thresholds = [
+        sorted(relevance(evidence, fitted) for evidence in batch)[int(_MAX_REFUSED * len(batch))]
+        for batch in answerable
     ]
-    return Calibration(fitted.bias, weights, round(float(min(highest)) - 1e-4, 4))
+    return Calibration(fitted.bias, weights, round(float(min(thresholds)) - 1e-4, 4))
 
 
 def _report(
     name: str, searcher: Searcher, calibration: Calibration, sides: dict[str, list[str]]
 ) -> None:
     for side, questions in sides.items():
-        told = [relevance(evidence, calibration) for evidence in _evidence(searcher, questions)]
-        refused = [q for q, p in zip(questions, told, strict=True) if p < calibration.threshold]
+        scores = [relevance(evidence, calibration) for evidence in _evidence(searcher, questions)]
+        pairs = zip(questions, scores, strict=True)
+        refused = [question for question, score in pairs if score < calibration.threshold]
         print(f"{name:<18} {side:<13} refused {len(refused)} of {len(questions)}")
-        wrong = refused if side == "answerable" else [q for q in questions if q not in refused]
-        for question in wrong:
-            print(f"    wrong: {question}")
+        for question in questions:
+            if (question in refused) == (side == "answerable"):
+                print(f"    wrong: {question}")
 
 
 def main() -> None:
