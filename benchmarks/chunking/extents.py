@@ -45,28 +45,29 @@ class Score:
         kernels = [definition for definition in definitions(source) if definition.is_kernel]
         for extent in truth:
             self.kernels += 1
-            over = [d for d in kernels if d.start < extent.end and d.end > extent.start]
-            self.found += bool(over)
-            exact = [d for d in over if (d.start, d.end) == (extent.start, extent.end)]
+            overlaps = [d for d in kernels if d.start < extent.end and d.end > extent.start]
+            self.found += bool(overlaps)
+            exact = [d for d in overlaps if (d.start, d.end) == (extent.start, extent.end)]
             self.exact += bool(exact)
             self.named += any(d.symbol.rsplit("::", 1)[-1] == extent.name for d in exact)
             if not exact:
-                reason = _reason(over, extent)
+                reason = _reason(overlaps, extent)
                 self.reasons[reason] += 1
                 line = source.count(b"\n", 0, extent.start) + 1
                 if len(self.misses) < MAX_MISSES:
                     self.misses.append(f"{path}:{line} {extent.name}: {reason}")
 
 
-def _reason(over: list[Definition], extent: Extent) -> str:
-    if not over:
+def _reason(overlaps: list[Definition], extent: Extent) -> str:
+    if not overlaps:
         return "not found"
-    if any(d.end == extent.end for d in over):
+    if any(d.end == extent.end for d in overlaps):
         return "starts elsewhere"
-    return "ends elsewhere" if any(d.start == extent.start for d in over) else "both ends differ"
+    same_start = any(d.start == extent.start for d in overlaps)
+    return "ends elsewhere" if same_start else "both ends differ"
 
 
-def held_whole(pieces: list[Piece], source: bytes, extent: Extent) -> bool:
+def is_held_whole(pieces: list[Piece], source: bytes, extent: Extent) -> bool:
     """Whether consecutive kernel pieces hold the lines of `extent` and above it only comments."""
     first = source.count(b"\n", 0, extent.start) + 1
     last = source.count(b"\n", 0, extent.end) + 1
@@ -84,30 +85,30 @@ def main() -> None:
     arguments.add_argument("--package", default="flashinfer-python==0.7.2.post1")
     options = arguments.parse_args()
     score = Score()
-    files = size = whole = pieces_made = 0
-    where = machine()
+    files = size = intact = piece_count = 0
+    host = machine()
     for path, source in _sources(options.package):
         files, size = files + 1, size + len(source)
         text = source.decode("utf-8", "replace").replace("\r\n", "\n")
         pieces = chunk_file(path, text)
-        pieces_made += len(pieces)
+        piece_count += len(pieces)
         truth = kernel_extents(source)
-        whole += sum(held_whole(pieces, source, extent) for extent in truth)
+        intact += sum(is_held_whole(pieces, source, extent) for extent in truth)
         if truth:
             score.add(path, source, truth)
     record = {
-        "machine": where, "package": options.package, "files": files, "bytes": size,
-        "pieces": pieces_made, "whole_in_pieces": whole, "score": asdict(score),
+        "machine": host, "package": options.package, "files": files, "bytes": size,
+        "pieces": piece_count, "whole_in_pieces": intact, "score": asdict(score),
     }  # fmt: skip
     share = f"{score.exact / max(1, score.kernels):.2%}"
-    counts = [str(each) for each in (score.kernels, score.found, score.exact)]
-    head = ["kernels", "found", "exact extents", "share", "exact and rightly named"]
+    counts = [str(count) for count in (score.kernels, score.found, score.exact)]
+    header = ["kernels", "found", "exact extents", "share", "exact and rightly named"]
     reasons = [f"- {reason}: {n}" for reason, n in score.reasons.items()] or ["- none"]
     page = [
         f"# `__global__` functions found in {options.package}",
         f"{files:,} C++ and CUDA files, {size:,} bytes.",
-        table(head, [[*counts, share, str(score.named)]]),
-        f"{pieces_made:,} pieces; {whole} of {score.kernels} kernels are held whole by pieces of "
+        table(header, [[*counts, share, str(score.named)]]),
+        f"{piece_count:,} pieces; {intact} of {score.kernels} kernels are held whole by pieces of "
         "their own, with the comments above and nothing else.",
         "Misses, by reason:",
         "\n".join([*reasons, *(f"  - `{miss}`" for miss in score.misses)]),

@@ -53,7 +53,7 @@ def kernel_extents(source: bytes) -> list[Extent]:
     marks = [(m.start(), m[0]) for m in re.finditer(rb"[(){};]", code)]
     marks = sorted([*marks, *branches.items()])
     starts = [position for position, _ in marks]
-    found: dict[int, Extent] = {}
+    extents: dict[int, Extent] = {}
     for match in _KERNEL.finditer(code):
         body = _body(marks, bisect_left(starts, match.end()))
         if body is None:
@@ -66,8 +66,8 @@ def kernel_extents(source: bytes) -> list[Extent]:
         start = before + len(code[before:]) - len(code[before:].lstrip())
         name = _NAME.search(code[match.end() : parameters])
         text = name[1].decode() if name else "?"
-        found.setdefault(opening, Extent(start, closing + 1, text))
-    return sorted(found.values(), key=lambda extent: extent.start)
+        extents.setdefault(opening, Extent(start, closing + 1, text))
+    return sorted(extents.values(), key=lambda extent: extent.start)
 
 
 def _body(marks: list[tuple[int, bytes]], index: int) -> tuple[int, int, int] | None:

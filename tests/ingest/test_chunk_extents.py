@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.chunking import extents
-from benchmarks.chunking.extents import RESULTS, Score, held_whole
+from benchmarks.chunking.extents import RESULTS, Score, is_held_whole
 from benchmarks.chunking.truth import kernel_extents
 from ingest.chunkers import chunk_file
 from ingest.chunkers.cpp import definitions
@@ -55,7 +55,7 @@ def test_the_kernels_of_the_corpus_come_out_whole(path: Path) -> None:
     found = kernel_extents(source)
     assert found
     pieces = chunk_file(path, source.decode())
-    assert all(held_whole(pieces, source, extent) for extent in found)
+    assert all(is_held_whole(pieces, source, extent) for extent in found)
 
 
 def test_the_score_tells_a_wrong_end_from_a_miss(monkeypatch) -> None:
