@@ -20,17 +20,17 @@ from kb.search.opening import open_searcher
 @click.option("--dtype", help="Format that they run in; else as their text says.")
 @click.option("--details", is_flag=True, help="Print one line a problem, what failed first.")
 def main(
-    folders: tuple[Path, ...], index: Path, tokens: tuple[int, ...], *, details: bool, **asked: Any
+    folders: tuple[Path, ...], index: Path, tokens: tuple[int, ...], *, details: bool, **target: Any
 ) -> None:
     """Print first, body, whole, relevant, tokens and latency for each folder of problems."""
     searcher = open_searcher(index)
     for folder in folders:
         files = sorted(folder.glob("*.py"))
         for budget in tokens:
-            found = measure(files, searcher, shipped_corpus(), tokens=budget, **asked)
-            click.echo(json.dumps({"folder": folder.name, "tokens": budget, **table(found)}))
+            outcomes = measure(files, searcher, shipped_corpus(), tokens=budget, **target)
+            click.echo(json.dumps({"folder": folder.name, "tokens": budget, **table(outcomes)}))
             if details:
-                click.echo("\n".join(lines(found)))
+                click.echo("\n".join(lines(outcomes)))
 
 
 if __name__ == "__main__":

@@ -32,11 +32,11 @@ class Job:
     path: str
     """The entry's file, whose `make_inputs` and `reference` are the measure."""
     sizes: tuple[tuple[int, ...], ...]
-    """Check sizes: the first that the settled arguments allow is taken."""
+    """Check sizes: the first that the fixed arguments allow is taken."""
     dtype: str = "float32"
     params: dict[str, Any] = field(default_factory=dict)
     options: dict[str, str | int | None] = field(default_factory=dict)
-    """Arguments that are settled in the code as shown."""
+    """Arguments that the code as shown fixes."""
     turned: tuple[bool, ...] = ()
     """Layouts of the first operands that it was cut to, in rows of whole 16 bytes."""
     given: tuple[str, ...] = ()
@@ -51,14 +51,14 @@ def run(jobs: Iterable[Job]) -> dict[str, str | None]:
     if not lines:
         return {}
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "benchmarks.context.execute"],
         input=lines, text=True, capture_output=True, env=environment, check=False,
         timeout=_TIMEOUT_S,
     )  # fmt: skip
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode:
-        raise RuntimeError(f"the checking process failed: {done.stderr[-2000:]}")
+    answers = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
+    if process.returncode:
+        raise RuntimeError(f"the checking process failed: {process.stderr[-2000:]}")
     return {answer["slug"]: answer["problem"] for answer in answers}
 
 
@@ -77,32 +77,32 @@ def _check(job: dict[str, Any], folder: Path) -> str | None:
 
     file = folder / f"{job['slug'].replace('-', '_')}.py"
     file.write_text(job["code"], encoding="utf-8")
-    shown, entry = _module(file), _module(Path(job["path"]))
+    example, entry = _module(file), _module(Path(job["path"]))
     seed = zlib.crc32(job["slug"].encode())
     dtype = getattr(torch, job["dtype"])
     sizes = [_whole_rows(size) for size in job["sizes"]] if job["turned"] else job["sizes"]
     if job["last"] is not None:
         sizes = [size for size in sizes if _along_last(entry, size, dtype) in {None, job["last"]}]
-    for place, size in enumerate(sizes):
-        inputs = _laid_out(entry.make_inputs(list(size), dtype, "cpu", seed), job["turned"])
-        # What the reference does not know is there and does nothing.
-        known = inspect.signature(entry.reference).parameters
-        added = {
-            name: (torch.randn if name in known else torch.zeros)(inputs[1].shape[-1], dtype=dtype)
+    for position, size in enumerate(sizes):
+        inputs = _with_layouts(entry.make_inputs(list(size), dtype, "cpu", seed), job["turned"])
+        # An optional argument that the reference does not take is zeros, which change nothing.
+        names = inspect.signature(entry.reference).parameters
+        extra = {
+            name: (torch.randn if name in names else torch.zeros)(inputs[1].shape[-1], dtype=dtype)
             for name in job["given"]
         }
         try:
-            values, expected = _expected(entry, inputs, job["options"] | added)
+            values, expected = _expected(entry, inputs, job["options"] | extra)
             break
         except RuntimeError:  # such as an output padding that needs a stride
-            if place == len(sizes) - 1:
+            if position == len(sizes) - 1:
                 raise
-    takes = inspect.signature(shown.kernel_function).parameters
-    given = {k: _copy(v) for k, v in values.items() if k in takes}
-    params = {name: value for name, value in job["params"].items() if name in takes}
-    found = compare(shown.kernel_function(**given, **params), expected,
+    parameters = inspect.signature(example.kernel_function).parameters
+    arguments = {k: _copy(v) for k, v in values.items() if k in parameters}
+    params = {name: value for name, value in job["params"].items() if name in parameters}
+    comparison = compare(example.kernel_function(**arguments, **params), expected,
                     agrees=getattr(entry, "agrees", None))  # fmt: skip
-    return found.problem
+    return comparison.problem
 
 
 def _along_last(entry: types.ModuleType, size: Sequence[int], dtype: Any) -> bool | None:
@@ -111,8 +111,8 @@ def _along_last(entry: types.ModuleType, size: Sequence[int], dtype: Any) -> boo
     parameters = inspect.signature(entry.kernel_function).parameters
     if "dim" not in parameters:
         return None
-    given = dict(zip(parameters, inputs, strict=False))
-    dim, rank = given.get("dim", parameters["dim"].default), inputs[0].dim()
+    arguments = dict(zip(parameters, inputs, strict=False))
+    dim, rank = arguments.get("dim", parameters["dim"].default), inputs[0].dim()
     return bool(dim % rank == rank - 1)
 
 
@@ -121,32 +121,32 @@ def _whole_rows(size: Sequence[int]) -> list[int]:
     return [*(-(-length // 16) * 16 for length in size[:3]), *size[3:]]
 
 
-def _laid_out(inputs: list[Any], turned: Sequence[bool]) -> list[Any]:
-    """The inputs with the first ones in the layouts that the code was cut to."""
+def _with_layouts(inputs: list[Any], turned: Sequence[bool]) -> list[Any]:
+    """The inputs, the first ones in the layouts that the code was cut to."""
     pairs = zip(inputs, turned, strict=False)
-    laid = [x.T.contiguous().T if each else x.contiguous() for x, each in pairs]
-    return [*laid, *inputs[len(laid) :]]
+    arranged = [x.T.contiguous().T if swap else x.contiguous() for x, swap in pairs]
+    return [*arranged, *inputs[len(arranged) :]]
 
 
 def _expected(
     entry: types.ModuleType, inputs: list[Any], options: dict[str, Any]
 ) -> tuple[dict[str, Any], Any]:
-    """Inputs by name with the settled arguments in place, and the reference's result for them."""
+    """Inputs by name with the fixed arguments in place, and the reference's result for them."""
     names = list(inspect.signature(entry.kernel_function).parameters)
     values = dict(zip(names, inputs, strict=False))
-    settled = {name: value for name, value in options.items() if name in names}
-    settled |= {k: bool(v) for k, v in settled.items() if isinstance(values.get(k), bool)}
-    values |= settled
+    fixed = {name: value for name, value in options.items() if name in names}
+    fixed |= {k: bool(v) for k, v in fixed.items() if isinstance(values.get(k), bool)}
+    values |= fixed
     known = inspect.signature(entry.reference).parameters
     expected = entry.reference(
-        *(_copy(_wide(values[name])) for name in names[: len(inputs)]),
-        **{k: _wide(v) for k, v in settled.items() if k in known and k not in names[: len(inputs)]},
+        *(_copy(_widen(values[name])) for name in names[: len(inputs)]),
+        **{k: _widen(v) for k, v in fixed.items() if k in known and k not in names[: len(inputs)]},
     )
-    narrow = inputs[0].dtype != getattr(_wide(inputs[0]), "dtype", None)
+    narrow = inputs[0].dtype != getattr(_widen(inputs[0]), "dtype", None)
     return values, expected.to(inputs[0].dtype) if narrow else expected
 
 
-def _wide(value: Any) -> Any:
+def _widen(value: Any) -> Any:
     """A float16 tensor in float32, so that the reference does not round on the way."""
     return value.float() if str(getattr(value, "dtype", "")) == "torch.float16" else value
 

@@ -55,8 +55,8 @@ class Outcome:
 def read_labels() -> list[Label]:
     """Return the hand-made labels, in the order in which they are tried."""
     return [
-        Label(re.compile(each["pattern"]), frozenset(each["ops"]), each["techniques"])
-        for each in load_yaml(LABELS.read_text(encoding="utf-8"))
+        Label(re.compile(entry["pattern"]), frozenset(entry["ops"]), entry["techniques"])
+        for entry in load_yaml(LABELS.read_text(encoding="utf-8"))
     ]
 
 
@@ -68,13 +68,13 @@ def label_of(name: str, labels: list[Label]) -> Label | None:
 
 def shown_example(text: str) -> tuple[str, str] | None:
     """Return the slug of a context's first example and its fenced blocks joined."""
-    found = _EXAMPLE.search(text)
-    if found is None:
+    match = _EXAMPLE.search(text)
+    if match is None:
         return None
-    rest = text[found.end() :]
-    following = _EXAMPLE.search(rest)
-    section = rest[: following.start()] if following else rest
-    return found[1], "\n".join(_FENCE.findall(section))
+    tail = text[match.end() :]
+    following = _EXAMPLE.search(tail)
+    section = tail[: following.start()] if following else tail
+    return match[1], "\n".join(_FENCE.findall(section))
 
 
 def measure(
@@ -86,29 +86,29 @@ def measure(
     grades: dict[str, dict[str, int]] = load_yaml(GRADES.read_text(encoding="utf-8"))
     outcomes: list[Outcome] = []
     jobs: dict[str, Job] = {}
-    shown_by: list[tuple[Outcome, str]] = []
+    examples: list[tuple[Outcome, str]] = []
     for file in files:
         text = file.read_text(encoding="utf-8")
-        given = {"problem": text, "gpu": gpu, "language": language, "dtype": dtype}
-        request = ContextRequest.model_validate({**given, "max_tokens": tokens})
-        response, took = _timed(request, searcher)
+        fields = {"problem": text, "gpu": gpu, "language": language, "dtype": dtype}
+        request = ContextRequest.model_validate({**fields, "max_tokens": tokens})
+        response, milliseconds = _timed_context(request, searcher)
         graded = grades.get(f"{file.parent.name}/{file.stem}", {})
-        outcome = _judge(file.stem, response, took, labels, graded, searcher)
-        shown = shown_example(response.text)
-        if shown is not None and outcome.body:
-            slug, code = shown
+        outcome = _judge(file.stem, response, milliseconds, labels, graded, searcher)
+        example = shown_example(response.text)
+        if example is not None and outcome.body:
+            slug, code = example
             if code not in jobs:
                 jobs[code] = job_of(f"{len(jobs)}:{slug}", slug, code, searcher, corpus, request)
-            shown_by.append((outcome, code))
+            examples.append((outcome, code))
         outcomes.append(outcome)
     problems = run(jobs.values())
-    for outcome, code in shown_by:
+    for outcome, code in examples:
         problem = problems[jobs[code].slug]
         outcome.whole, outcome.problem = problem is None, problem or ""
     return outcomes
 
 
-def _timed(request: ContextRequest, searcher: Searcher) -> tuple[ContextResponse, float]:
+def _timed_context(request: ContextRequest, searcher: Searcher) -> tuple[ContextResponse, float]:
     times = []
     for _ in range(_REPEATS):
         start = time.perf_counter()
@@ -118,21 +118,21 @@ def _timed(request: ContextRequest, searcher: Searcher) -> tuple[ContextResponse
 
 
 def _judge(
-    name: str, response: ContextResponse, took: float, labels: list[Label],
+    name: str, response: ContextResponse, milliseconds: float, labels: list[Label],
     graded: dict[str, int], searcher: Searcher,
 ) -> Outcome:  # fmt: skip
     label = label_of(name, labels)
-    shown = shown_example(response.text)
-    slug, code = shown if shown is not None else (None, "")
+    example = shown_example(response.text)
+    slug, code = example if example is not None else (None, "")
     kernel = searcher.generation.kernels.get(slug or "")
     first = kernel is not None and label is not None and kernel.entry.op in label.ops
     named = [technique.slug for technique in response.techniques]
     relevant = None
     if label is not None and named:
-        helping = {**label.techniques, **graded}
-        relevant = sum(helping.get(slug, 0) > 0 for slug in named) / len(named)
+        grades = {**label.techniques, **graded}
+        relevant = sum(grades.get(slug, 0) > 0 for slug in named) / len(named)
     body = first and _MEMORY_ACCESS.search(code) is not None
-    return Outcome(name, slug, first, body, False, relevant, response.tokens, took)
+    return Outcome(name, slug, first, body, False, relevant, response.tokens, milliseconds)
 
 
 def job_of(
@@ -190,5 +190,5 @@ def table(outcomes: list[Outcome]) -> dict[str, float]:
 
 def lines(outcomes: list[Outcome]) -> list[str]:
     """Return one line a problem, what failed first."""
-    ordered = sorted(outcomes, key=lambda each: (each.whole, each.first, each.name))
+    ordered = sorted(outcomes, key=lambda outcome: (outcome.whole, outcome.first, outcome.name))
     return [json.dumps(asdict(outcome)) for outcome in ordered]
