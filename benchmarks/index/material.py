@@ -4,7 +4,7 @@ Up to `REAL` chunks, texts, symbols and technique tags are real; above, each chu
 beginning of one real function and the end of another, so that words and lengths are those of code
 and the vocabulary goes on to grow. Two things are always synthetic, since latency does not depend
 on them: most vectors of code (`StandIns`), and two fields that filters of a known share need
-(`_with_known_shares`). An index is built once per machine and kept in the user's cache folder.
+(`_with_shares`). An index is built once per machine and kept in the user's cache folder.
 """
 
 import contextlib
@@ -93,8 +93,8 @@ def questions(count: int) -> list[str]:
     """`count` questions that the corpus answers, of those that abstention is calibrated on."""
     path = Path(__file__).parents[1] / "abstention" / "questions.yaml"
     data = load_yaml(path.read_text(encoding="utf-8"))
-    found: list[str] = data["calibrate"]["answerable"]
-    return found[:: max(len(found) // count, 1)][:count]
+    answerable: list[str] = data["calibrate"]["answerable"]
+    return answerable[:: max(len(answerable) // count, 1)][:count]
 
 
 def code_folders() -> Iterator[tuple[str, Path]]:
@@ -110,7 +110,7 @@ def sized_index(count: int) -> Path:
     index = index_folder(count)
     if IndexLayout(index).current() is None:
         print(f"building an index of {count} chunks at {index} (once)", flush=True)
-        state = prepared(count, index)
+        state = prepare_state(count, index)
         embedder = OnnxEmbedder()
         with IndexWriter(index) as writer:
             vectors, _ = writer.embed(state.chunks, embedder)
@@ -119,13 +119,13 @@ def sized_index(count: int) -> Path:
 
 
 def index_folder(count: int) -> Path:
-    """Where the index of `count` chunks stands or will stand; those of former versions go."""
-    corpus = _corpus()
+    """Path of the index of `count` chunks; deletes those of former versions."""
+    corpus = _corpus_state()
     if count <= len(corpus.chunks):
         raise SystemExit(f"{count} chunks are too few: the corpus alone has {len(corpus.chunks)}")
-    facts = (SCHEMA_VERSION, OnnxEmbedder().name, NOISE, ANCHORS, "joined")
+    settings = (SCHEMA_VERSION, OnnxEmbedder().name, NOISE, ANCHORS, "joined")
     # Not where the corpus lies: another checkout takes the same index.
-    key = _digest(*facts, *(chunk.digest() for chunk in corpus.chunks), _origin())
+    key = _digest(*settings, *(chunk.digest() for chunk in corpus.chunks), _packages_digest())
     index = CACHE / f"index-{count}-{key}"
     for stale in CACHE.glob(f"index-{count}-*"):
         if stale != index:
@@ -133,27 +133,27 @@ def index_folder(count: int) -> Path:
     return index
 
 
-def prepared(count: int, index: Path) -> IndexState:
+def prepare_state(count: int, index: Path) -> IndexState:
     """The corpus and code, `count` chunks, with their vectors in the index's embedding cache.
 
     Through the cache, as an ingest would: a later one must find these vectors there.
     """
-    embedder, corpus = OnnxEmbedder(), _corpus()
+    embedder, corpus = OnnxEmbedder(), _corpus_state()
     with IndexWriter(index) as writer:
         writer.embed(corpus.chunks, embedder)
     missing = count - len(corpus.chunks)
-    code = _with_known_shares(_code(missing), detector_of(corpus), missing, count)
-    of_code = StandIns([chunk.embedding_text() for chunk in code.chunks[:REAL]], embedder)
+    code = _with_shares(_real_chunks(missing), detector_of(corpus), missing, count)
+    stand_ins = StandIns([chunk.embedding_text() for chunk in code.chunks[:REAL]], embedder)
     with contextlib.closing(EmbeddingCache(IndexLayout(index).cache)) as cache:
         for start in range(0, missing, _BLOCK):
             texts = [chunk.embedding_text() for chunk in code.chunks[start : start + _BLOCK]]
             hashes = [text_hash(text) for text in texts]
-            cache.put(embedder.name, zip(hashes, of_code(texts), strict=True))
+            cache.put(embedder.name, zip(hashes, stand_ins(texts), strict=True))
     return corpus.merged(code)
 
 
 @cache
-def _corpus() -> IndexState:
+def _corpus_state() -> IndexState:
     return corpus_state(shipped_corpus())
 
 
@@ -161,14 +161,14 @@ def _digest(*facts: object) -> str:
     return hashlib.blake2b(repr(facts).encode(), digest_size=6).hexdigest()
 
 
-def _origin() -> str:
+def _packages_digest() -> str:
     return _digest(CHUNKER_VERSION, *(name for name, _ in code_folders()))
 
 
-def _code(count: int) -> list[Chunk]:
+def _real_chunks(count: int) -> list[Chunk]:
     """Real chunks of the installed packages, `count` or `REAL`, untagged; read once."""
     count = min(count, REAL)
-    cached = CACHE / f"code-{_origin()}.pickle"
+    cached = CACHE / f"code-{_packages_digest()}.pickle"
     chunks: list[Chunk] = pickle.loads(cached.read_bytes()) if cached.is_file() else []
     if len(chunks) < count:
         chunks = _read_code(count)
@@ -193,12 +193,10 @@ def _read_code(count: int) -> list[Chunk]:
     return chunks
 
 
-def _with_known_shares(
-    real: Sequence[Chunk], detector: Detector, missing: int, count: int
-) -> IndexState:
+def _with_shares(real: Sequence[Chunk], detector: Detector, missing: int, count: int) -> IndexState:
     """`missing` chunks, tagged, of the sources and architectures of an index of `count`.
 
-    They are the real ones first, then those made of them.
+    The real ones come first, then those made of them.
     """
     tagged = [
         replace(chunk, techniques=detector.techniques(chunk.text, chunk.language)) for chunk in real
@@ -214,12 +212,12 @@ def _with_known_shares(
         sources=tuple(Source(name=label, location="synthetic") for label in SHARES),
         chunks=tuple(
             replace(chunk, source=label, architectures=(ARCHITECTURES[label],))
-            for chunk, label in zip(_continued(tagged, missing), labels, strict=True)
+            for chunk, label in zip(_extended(tagged, missing), labels, strict=True)
         ),
     )
 
 
-def _continued(real: Sequence[Chunk], count: int) -> Iterator[Chunk]:
+def _extended(real: Sequence[Chunk], count: int) -> Iterator[Chunk]:
     """`count` chunks: the real ones, then as many as are missing, the same on every machine."""
     yield from real[:count]
     pools: dict[str, list[Chunk]] = defaultdict(list)
@@ -227,20 +225,20 @@ def _continued(real: Sequence[Chunk], count: int) -> Iterator[Chunk]:
         if chunk.symbol:
             pools[chunk.language].append(chunk)
     pool = max(pools.values(), key=len)
-    drawn = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     for number in range(count - len(real)):
-        first, second = (pool[int(at)] for at in drawn.integers(len(pool), size=2))
-        yield _joined(first, second, number)
+        first, second = (pool[int(index)] for index in generator.integers(len(pool), size=2))
+        yield _join(first, second, number)
 
 
-def _joined(first: Chunk, second: Chunk, number: int) -> Chunk:
-    """A function that begins as the first does, and ends as the second."""
-    own, other = ((chunk.symbol or "").rpartition(".")[2] for chunk in (first, second))
-    name = "_".join((*_PART.findall(own)[:2], *_PART.findall(other)[-2:])).lower()
+def _join(first: Chunk, second: Chunk, number: int) -> Chunk:
+    """A function with the beginning of the first and the end of the second."""
+    begin, end = ((chunk.symbol or "").rpartition(".")[2] for chunk in (first, second))
+    name = "_".join((*_PART.findall(begin)[:2], *_PART.findall(end)[-2:])).lower()
     heads, tails = first.text.splitlines(), second.text.splitlines()
     lines = [*heads[: len(heads) // 2 + 1], *tails[len(tails) // 2 + 1 :]]
-    text = "\n".join(lines).replace(own, name)
-    path = f"{first.path.rpartition('/')[0]}/{other.lower()}_{number // _PER_FILE}.py"
+    text = "\n".join(lines).replace(begin, name)
+    path = f"{first.path.rpartition('/')[0]}/{end.lower()}_{number // _PER_FILE}.py"
     start = number % _PER_FILE * 100 + 1
     return replace(
         first,

@@ -2,8 +2,8 @@
 
 For indexes of 10⁴, 10⁵ and 10⁶ chunks: seconds and memory of writing, size on disk, time to open,
 time of a search and of filtered ones, memory of a process that searches; beside one that embeds the
-query and asks Chroma for the nearest chunks of the same collection. Whoever searches does so in a
-process of its own; the two take turns, query by query, so that both meet the same load.
+query and asks Chroma for the nearest chunks of the same collection. Each searches in a process of
+its own; the two take turns, query by query, so that both meet the same load.
 
 An index is written once and kept; `--again` writes it anew. 10⁶ chunks take about an hour on
 two idle cores, and 30 GB of disk while they are written.
@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.index.material import ARCHITECTURES, index_folder, prepared, questions
+from benchmarks.index.material import ARCHITECTURES, index_folder, prepare_state, questions
 from benchmarks.results import Figure, load, machine, publish, save, table
 from benchmarks.server.bare import K, bare_search
 from kb.embedders.onnx import OnnxEmbedder
@@ -55,7 +55,7 @@ _STAGES = (
 # Chroma's own default; the collection has a wider one.
 EF_SEARCH = 100
 UNFILTERED = "none"
-# Ours and Chroma's way to say it. Architectures are scattered, sources stand in one stretch; Chroma
+# Our filter and Chroma's. Architectures are scattered, sources stand in one stretch; Chroma
 # knows of no GPU that runs what was written for an older one.
 FILTERS: dict[str, tuple[Filters | None, dict[str, Any] | None]] = {
     UNFILTERED: (None, None),
@@ -70,21 +70,21 @@ _Search = Callable[[str, str], Any]
 
 
 @contextmanager
-def _ours(index: Path) -> Iterator[_Search]:
+def _kb_search(index: Path) -> Iterator[_Search]:
     searcher = Searcher(open_generation(index), OnnxEmbedder())
     searcher.nearest.prepare()  # as a server does
-    yield lambda query, kept: searcher.search(query, K, FILTERS[kept][0])
+    yield lambda query, filter_name: searcher.search(query, K, FILTERS[filter_name][0])
     searcher.close()
 
 
 @contextmanager
-def _bare(index: Path) -> Iterator[_Search]:
-    with bare_search(index, EF_SEARCH) as asked:
-        yield lambda query, kept: asked(query, FILTERS[kept][1])
+def _bare_search(index: Path) -> Iterator[_Search]:
+    with bare_search(index, EF_SEARCH) as search:
+        yield lambda query, filter_name: search(query, FILTERS[filter_name][1])
 
 
 CONTENDERS: dict[str, Callable[[Path], AbstractContextManager[_Search]]] = {
-    "kb": _ours, "bare": _bare,
+    "kb": _kb_search, "bare": _bare_search,
 }  # fmt: skip
 
 
@@ -95,50 +95,51 @@ def memory_bytes(name: str) -> int:
 
 
 def serve(name: str, index: str, connection: Connection) -> None:
-    """Open, say what that took, and answer each query with what it took, until None comes."""
+    """Open the index, then search for each query until None comes; reply with the times."""
     start = time.perf_counter()
     with CONTENDERS[name](Path(index)) as search:
         opened = time.perf_counter() - start
         search("warm up the kernel", UNFILTERED)
         connection.send({"open_s": opened, "first_answer_s": time.perf_counter() - start})
-        while (asked := connection.recv()) is not None:
-            start, spent = time.perf_counter(), time.process_time()
-            search(*asked)
-            took, busy = time.perf_counter() - start, time.process_time() - spent
-            connection.send({"ms": took * 1e3, "processor_ms": busy * 1e3})
+        while (request := connection.recv()) is not None:
+            start, processor_start = time.perf_counter(), time.process_time()
+            search(*request)
+            ms = (time.perf_counter() - start) * 1e3
+            processor_ms = (time.process_time() - processor_start) * 1e3
+            connection.send({"ms": ms, "processor_ms": processor_ms})
         sizes = {"peak_gib": "VmHWM", "resident_gib": "VmRSS"}
         connection.send({key: memory_bytes(name) / 2**30 for key, name in sizes.items()})
 
 
 def write(count: int) -> None:
-    """Write the index of `count` chunks, and beside it what its stages took."""
+    """Write the index of `count` chunks, and the times of its stages beside it."""
     index = index_folder(count)
     shutil.rmtree(index, ignore_errors=True)
-    state = prepared(count, index)
+    state = prepare_state(count, index)
     stages: dict[str, dict[str, float]] = {}
 
     def timed(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        def measured(*arguments: Any, **named: Any) -> Any:
+        def measured(*arguments: Any, **options: Any) -> Any:
             Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of memory
-            start, spent = time.perf_counter(), time.process_time()
-            found = work(*arguments, **named)
+            start, processor_start = time.perf_counter(), time.process_time()
+            result = work(*arguments, **options)
             stages[name] = {
                 "seconds": time.perf_counter() - start,
-                "processor_seconds": time.process_time() - spent,
+                "processor_seconds": time.process_time() - processor_start,
                 "peak_mb": memory_bytes("VmHWM") / 1e6,
             }
             print(f"{count:,} chunks: {name} {stages[name]}", flush=True)
-            return found
+            return result
 
         return measured
 
     for module, function, name in _STAGES:
         setattr(module, function, timed(name, getattr(module, function)))
     embedder = OnnxEmbedder()
-    with writer.IndexWriter(index) as one:
-        vectors, computed = timed("vectors from the cache", one.embed)(state.chunks, embedder)
+    with writer.IndexWriter(index) as output:
+        vectors, computed = timed("vectors from the cache", output.embed)(state.chunks, embedder)
         content = timed("content", state.content)(embedder.name)
-        one.publish(state, vectors, embedder.name, content=content)
+        output.publish(state, vectors, embedder.name, content=content)
     if computed:
         raise SystemExit(f"{computed} vectors were not in the cache: the times include theirs")
     child = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -158,14 +159,14 @@ class _Contender:
         other.close()
         self.opened: dict[str, float] = self._connection.recv()
 
-    def ask(self, query: str, kept: str) -> dict[str, float]:
-        """What one search took."""
-        self._connection.send((query, kept))
+    def ask(self, query: str, filter_name: str) -> dict[str, float]:
+        """Search once; the times."""
+        self._connection.send((query, filter_name))
         answer: dict[str, float] = self._connection.recv()
         return answer
 
     def close(self) -> dict[str, float]:
-        """End it; its memory."""
+        """End the process; the memory that it used."""
         self._connection.send(None)
         memory: dict[str, float] = self._connection.recv()
         self._process.join()
@@ -174,23 +175,24 @@ class _Contender:
 
 def measure(index: Path, queries: list[str]) -> dict[str, Any]:
     """Times and memory of each contender, by filter."""
-    found: dict[str, Any] = {}
-    for kept in FILTERS:
+    results: dict[str, Any] = {}
+    for filter_name in FILTERS:
         contenders = {name: _Contender(name, index) for name in CONTENDERS}
-        took: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
-        for turn in range(ROUNDS + 1):
-            for query in queries if kept == UNFILTERED else queries[::4]:
+        times: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
+        for round_ in range(ROUNDS + 1):
+            for query in queries if filter_name == UNFILTERED else queries[::4]:
                 for name, contender in contenders.items():
-                    answer = contender.ask(query, kept)
-                    if turn:  # the first round warms up
-                        took[name].append(answer)
-        found[kept] = {}
+                    answer = contender.ask(query, filter_name)
+                    if round_:  # the first round warms up
+                        times[name].append(answer)
+        results[filter_name] = {}
         for name, contender in contenders.items():
-            ms, busy = ([each[key] for each in took[name]] for key in ("ms", "processor_ms"))
-            found[kept][name] = contender.opened | contender.close()
-            found[kept][name] |= {f"p{at}_ms": float(np.percentile(ms, at)) for at in (50, 99)}
-            found[kept][name]["p50_processor_ms"] = float(np.median(busy))
-    return found
+            ms, busy_ms = ([reply[key] for reply in times[name]] for key in ("ms", "processor_ms"))
+            result = contender.opened | contender.close()
+            result |= {f"p{rank}_ms": float(np.percentile(ms, rank)) for rank in (50, 99)}
+            result["p50_processor_ms"] = float(np.median(busy_ms))
+            results[filter_name][name] = result
+    return results
 
 
 def _size_mb(part: Path) -> float:
@@ -207,15 +209,15 @@ def main() -> None:
     if options.write:
         write(options.write)
         return
-    where = machine()
+    host = machine()
     queries = questions(QUERIES)
     sizes: dict[str, Any] = {}
     for count in options.sizes:
         index = index_folder(count)
         if options.again or not (index / WRITTEN).is_file():
             # In a process of its own, whose memory is that of writing.
-            module = [sys.executable, "-m", "benchmarks.index.scale", "--write", str(count)]
-            subprocess.run(module, check=True)
+            subcommand = [sys.executable, "-m", "benchmarks.index.scale", "--write", str(count)]
+            subprocess.run(subcommand, check=True)
         name = IndexLayout(index).current()
         assert name is not None
         parts = sorted(IndexLayout(index).generation(name).iterdir())
@@ -226,7 +228,7 @@ def main() -> None:
         }
     text, figures = report(sizes)
     command = "python -m benchmarks.index.scale"
-    publish(RESULTS / "scale", command, text, {"machine": where, "sizes": sizes}, figures)
+    publish(RESULTS / "scale", command, text, {"machine": host, "sizes": sizes}, figures)
 
 
 _WRITING = (
@@ -244,28 +246,28 @@ def report(sizes: dict[str, Any]) -> tuple[str, list[Figure]]:
     figures: list[Figure] = []
     written, stages, searched = [], [], []
     for size, record in sizes.items():
-        count, took = int(size), record["written"]["stages"]
+        count, costs = int(size), record["written"]["stages"]
         share = 1e5 / count
-        whole = sum(each["seconds"] for each in took.values())
-        busy = sum(each["processor_seconds"] for each in took.values())
-        peak = max(each["peak_mb"] for each in took.values())
-        check, disk = took["check"]["peak_mb_of_child"], sum(record["mb"].values())
-        gigabytes = (peak, check, disk, record["mb"]["chroma"])
+        seconds = sum(stage["seconds"] for stage in costs.values())
+        processor = sum(stage["processor_seconds"] for stage in costs.values())
+        peak = max(stage["peak_mb"] for stage in costs.values())
+        check, disk = costs["check"]["peak_mb_of_child"], sum(record["mb"].values())
+        sizes_mb = (peak, check, disk, record["mb"]["chroma"])
         written.append(
-            [f"{count:,}", f"{whole * share:.0f}", f"{busy * share:.0f}"]
-            + [f"{each / 1e3:.2f}" for each in gigabytes]
+            [f"{count:,}", f"{seconds * share:.0f}", f"{processor * share:.0f}"]
+            + [f"{megabytes / 1e3:.2f}" for megabytes in sizes_mb]
         )
-        stages.append([f"{count:,}", *(f"{each['seconds']:.0f}" for each in took.values())])
-        for kept, by in record["searched"].items():
-            ours, bare = by["kb"], by["bare"]
+        stages.append([f"{count:,}", *(f"{stage['seconds']:.0f}" for stage in costs.values())])
+        for filter_name, contenders in record["searched"].items():
+            ours, bare = contenders["kb"], contenders["bare"]
             ratio = ours["p50_ms"] / bare["p50_ms"]
             opened, *times = (
                 f"{ours[key]:.1f} / {bare[key]:.1f}"
                 for key in ("open_s", "p50_ms", "p99_ms", "p50_processor_ms")
             )
             memory = f"{ours['peak_gib']:.2f} / {bare['peak_gib']:.2f}"
-            searched.append([f"{count:,}", kept, opened, f"{ratio:.2f}", *times, memory])
-            label = f"{count:,} chunks, {kept}"
+            searched.append([f"{count:,}", filter_name, opened, f"{ratio:.2f}", *times, memory])
+            label = f"{count:,} chunks, {filter_name}"
             figures.append(Figure(f"search ÷ bare Chroma, {label}", ratio, TIME_TARGET, False))
             figures.append(
                 Figure(f"peak memory, {label}", ours["peak_gib"], MEMORY_TARGET_GIB, False, "GiB")

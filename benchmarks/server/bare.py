@@ -28,9 +28,9 @@ def bare_search(index: Path, ef_search: int | None = None) -> Iterator[Callable[
     on a copy of its files. `ef_search` is how wide it searches; by default as the index says.
     """
     embedder = OnnxEmbedder()
-    with tempfile.TemporaryDirectory(prefix="kernel-kb-") as place:
+    with tempfile.TemporaryDirectory(prefix="kernel-kb-") as scratch:
         generation = open_generation(index)
-        folder = copytree(generation.chroma_folder, Path(place) / "chroma")
+        folder = copytree(generation.chroma_folder, Path(scratch) / "chroma")
         generation.close()
         if ef_search is not None:  # counts from the next opening on
             with open_collection(folder) as collection:

@@ -1,7 +1,7 @@
 """A load generator that costs little: `python -m benchmarks.server.client PORT QUERIES CLIENTS`.
 
 Each client keeps one connection and asks the next question as soon as it has an answer. Prints one
-JSON object: every answer's status, time seen by the client and time said by the server (ms).
+JSON object: every answer's status, time measured by the client and by the server (ms).
 """
 
 import asyncio
@@ -28,11 +28,11 @@ async def ask(
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     length = re.search(rb"content-length: (\d+)", head)
     await reader.readexactly(int(length[1]) if length else 0)
-    took = (time.perf_counter() - started) * 1e3
+    milliseconds = (time.perf_counter() - started) * 1e3
     timing = _TIMING.search(head)
     return {
         "status": int(head.split(b" ", 2)[1]),
-        "ms": took,
+        "ms": milliseconds,
         "server_ms": float(timing[1]) if timing else None,
     }
 

@@ -24,7 +24,7 @@ import uvicorn
 from benchmarks.index.material import sized_index
 from benchmarks.results import Figure, machine, publish
 from benchmarks.server.bare import bare_search
-from benchmarks.server.processes import bare_on_all_cores, load, served, wait_ready
+from benchmarks.server.processes import bare_on_all_cores, kb_server, load, wait_ready
 from kb.index.reader import Generation, open_generation
 from server.app import create_app
 from server.connections import GuardedProtocol
@@ -47,26 +47,26 @@ _FORMS = (
 
 
 def distinct_queries(generation: Generation, count: int) -> list[str]:
-    """`count` different questions; each form comes round in turn."""
-    found: dict[str, None] = {}
+    """`count` different questions; the forms take turns."""
+    queries: dict[str, None] = {}
     chunks = list(generation.store.all())
     for form_number in range(len(_FORMS)):
         for number, chunk in enumerate(chunks):
             form = _FORMS[(number + form_number) % len(_FORMS)]
             place = chunk.path.rpartition("/")[2].removesuffix(".py").replace("_", " ")
             text = form.format(symbol=chunk.symbol or chunk.title, place=place, title=chunk.title)
-            found.setdefault(text[:300])
-            if len(found) == count:
-                return list(found)
-    raise SystemExit(f"the index gives {len(found)} of {count} distinct questions")
+            queries.setdefault(text[:300])
+            if len(queries) == count:
+                return list(queries)
+    raise SystemExit(f"the index gives {len(queries)} of {count} distinct questions")
 
 
 @contextmanager
 def in_this_process(index: Path) -> Iterator[int]:
     """The server in a thread; yields its port."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as scratch:
         settings = Settings(
-            index=index, rate_per_second=0, tokens=Path(place) / "t", state_dir=Path(place)
+            index=index, rate_per_second=0, tokens=Path(scratch) / "t", state_dir=Path(scratch)
         )
         config = uvicorn.Config(
             create_app(settings), port=0, http=GuardedProtocol, ws="none", log_level="error"
@@ -111,17 +111,17 @@ def pairs(index: Path, queries: Sequence[str]) -> tuple[list[float], list[float]
 
 
 def _errors(result: dict[str, Any]) -> int:
-    refused: int = sum(record["status"] != 200 for record in result["records"])
-    return refused + len(result["errors"])
+    failed: int = sum(record["status"] != 200 for record in result["records"])
+    return failed + len(result["errors"])
 
 
 def main() -> None:
     """Measure, and write `results/load.{json,md}`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("index", type=Path, nargs="?", help="by default one made for it")
-    given: Path | None = parser.parse_args().index
-    where = machine()
-    index = given or sized_index(CHUNKS)
+    index_option: Path | None = parser.parse_args().index
+    host = machine()
+    index = index_option or sized_index(CHUNKS)
     generation = open_generation(index)
     chunks = generation.manifest.chunks
     queries = distinct_queries(generation, REQUESTS + PAIRS)
@@ -129,40 +129,40 @@ def main() -> None:
 
     ours, bare = pairs(index, queries[REQUESTS:])
     p50, bare_p50 = statistics.median(ours), statistics.median(bare)
-    _say(f"one client: {p50:.1f} ms, bare {bare_p50:.1f} ms, ratio {p50 / bare_p50:.2f}")
+    _log(f"one client: {p50:.1f} ms, bare {bare_p50:.1f} ms, ratio {p50 / bare_p50:.2f}")
     rate_before = bare_on_all_cores(index, queries, BARE_SECONDS / 2)
-    with served(index, where["cores"]) as port:
+    with kb_server(index, host["cores"]) as port:
         load(port, queries[:200], CLIENTS)
         under_load = load(port, queries[:REQUESTS], CLIENTS)
     rate_after = bare_on_all_cores(index, queries, BARE_SECONDS / 2)
     bare_rate = (rate_before + rate_after) / 2
-    records, bad = under_load["records"], _errors(under_load)
-    loaded, seen = (_spread([each[key] for each in records]) for key in ("server_ms", "ms"))
+    records, errors = under_load["records"], _errors(under_load)
+    server, user = (_spread([record[key] for record in records]) for key in ("server_ms", "ms"))
     rate = len(records) / under_load["seconds"]
-    _say(f"{CLIENTS} clients: {rate:.0f}/s, bare {bare_rate:.0f}/s, errors {bad}")
-    _say(f"p50 {seen['p50']:.0f} ms, p99 {seen['p99']:.0f} ms")
+    _log(f"{CLIENTS} clients: {rate:.0f}/s, bare {bare_rate:.0f}/s, errors {errors}")
+    _log(f"p50 {user['p50']:.0f} ms, p99 {user['p99']:.0f} ms")
 
     figures = [
         Figure("server time p50 over embedding + bare Chroma", p50 / bare_p50, 1.5, False),
-        Figure(f"p99 over p50 as {CLIENTS} clients see it", seen["p99"] / seen["p50"], 4, False),
+        Figure(f"p99 over p50 as {CLIENTS} clients see it", user["p99"] / user["p50"], 4, False),
         Figure(
             f"throughput of {CLIENTS} clients over bare on all cores", rate / bare_rate, 0.4, True
         ),
-        Figure(f"errors in {len(records)} requests", bad, 0, False, ""),
+        Figure(f"errors in {len(records)} requests", errors, 0, False, ""),
     ]
     record = {
-        "machine": where,
+        "machine": host,
         "chunks": chunks,
         "server_ms": _spread(ours),
         "bare_ms": _spread(bare),
-        "under_load_server_ms": loaded,
-        "under_load_client_ms": seen,
+        "under_load_server_ms": server,
+        "under_load_client_ms": user,
         "requests_per_second": {"server": rate, "bare": bare_rate},
     }
     text = f"""{chunks} chunks: the shipped corpus and real code of installed packages, most of
 whose vectors are stand-ins near real ones. Each of {REQUESTS} questions is asked once. The first
-figure is measured in turns in one process; the others with `kb serve --workers {where["cores"]}`
-and the load generator on the same {where["cores"]} cores, which the bare loop (one process a core)
+figure is measured in turns in one process; the others with `kb serve --workers {host["cores"]}`
+and the load generator on the same {host["cores"]} cores, which the bare loop (one process a core)
 has for itself."""
     publish(RESULTS / "load", "python -m benchmarks.server.load", text, record, figures)
 
@@ -171,7 +171,7 @@ def _spread(ms: Sequence[float]) -> dict[str, float]:
     return {f"p{share}": float(np.percentile(ms, share)) for share in (50, 99)}
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

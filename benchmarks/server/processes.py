@@ -20,12 +20,12 @@ _READY_SECONDS = 120
 
 
 @contextmanager
-def served(index: Path, workers: int) -> Iterator[int]:
+def kb_server(index: Path, workers: int) -> Iterator[int]:
     """`kb serve` without a rate limit; yields its port once it is ready."""
     command = [*_KB, "--index", str(index), "serve", "--port", "0", "--workers", str(workers)]
-    with tempfile.TemporaryDirectory() as place:
-        command += ["--rate-per-second", "0", "--tokens", f"{place}/none", "--state-dir", place]
-        with (Path(place) / "log").open("w+") as log:
+    with tempfile.TemporaryDirectory() as scratch:
+        command += ["--rate-per-second", "0", "--tokens", f"{scratch}/none", "--state-dir", scratch]
+        with (Path(scratch) / "log").open("w+") as log:
             process = subprocess.Popen(command, stderr=log, text=True)
             try:
                 port = _port(Path(log.name))
@@ -39,8 +39,8 @@ def served(index: Path, workers: int) -> Iterator[int]:
 def _port(log: Path) -> int:
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
-        if found := re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text()):
-            return int(found[1])
+        if match := re.search(r"http://127\.0\.0\.1:(\d+)", log.read_text()):
+            return int(match[1])
         time.sleep(0.02)
     raise SystemExit(f"the server did not start: {log.read_text()}")
 
@@ -60,19 +60,19 @@ def wait_ready(port: int) -> None:
 
 def load(port: int, queries: Sequence[str], clients: int) -> dict[str, Any]:
     """Every question once, by so many clients in a process of their own."""
-    with written(queries) as path:
+    with query_file(queries) as path:
         command = [sys.executable, "-m", "benchmarks.server.client"]
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, str(port), path, str(clients)], capture_output=True, text=True, check=True
         )
-    result: dict[str, Any] = json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(process.stdout)
     return result
 
 
 def bare_on_all_cores(index: Path, queries: Sequence[str], seconds: float) -> float:
     """Queries a second of embedding and bare Chroma, one process a core."""
     cores = len(os.sched_getaffinity(0))
-    with written(queries) as path:
+    with query_file(queries) as path:
         command = [sys.executable, "-m", "benchmarks.server.bare", str(index), path, str(seconds)]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         processes = [subprocess.Popen(command, text=True, **pipes) for _ in range(cores)]
@@ -88,7 +88,7 @@ def bare_on_all_cores(index: Path, queries: Sequence[str], seconds: float) -> fl
 
 
 @contextmanager
-def written(queries: Sequence[str]) -> Iterator[str]:
+def query_file(queries: Sequence[str]) -> Iterator[str]:
     """The questions as a JSON file."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(list(queries), file)
