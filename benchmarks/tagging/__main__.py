@@ -20,33 +20,33 @@ TARGET_RECALL = 0.7
 _HALVES = ("development", "test")
 
 
-def _share(right: int, of: int) -> str:
-    return f"{right / of:.2f} ({right} of {of})" if of else "–"
+def _share(count: int, total: int) -> str:
+    return f"{count / total:.2f} ({count} of {total})" if total else "–"
 
 
 def precision(tagged: Mapping[Place, tuple[str, ...]]) -> dict[str, Any]:
     """By technique and half: how many tags of the sample were looked at, and how many are right."""
-    said = verdicts()
+    known_verdicts = verdicts()
     rows: dict[str, Any] = {}
-    for technique, drawn in sample(tagged).items():
-        seen = [tag for tag in drawn if tag in said]
-        rows[technique] = {"unseen": len(drawn) - len(seen)}
+    for technique, sampled in sample(tagged).items():
+        judged = [tag for tag in sampled if tag in known_verdicts]
+        rows[technique] = {"unseen": len(sampled) - len(judged)}
         for half in _HALVES:
-            mine = [said[tag] for tag in seen if tag.half == half]
-            rows[technique][half] = [sum(mine), len(mine)]
+            correct = [known_verdicts[tag] for tag in judged if tag.half == half]
+            rows[technique][half] = [sum(correct), len(correct)]
     return rows
 
 
-def recall(tagged: Mapping[Place, tuple[str, ...]], known: Collection[str]) -> dict[str, Any]:
+def recall(tagged: Mapping[Place, tuple[str, ...]], slugs: Collection[str]) -> dict[str, Any]:
     """By technique: how many of the labelled chunks that show it are tagged with it."""
     rows: dict[str, list[int]] = {}
-    for place, shown in labels().items():
-        found = tagged.get(place)
-        if found is None:
+    for place, shown_techniques in labels().items():
+        assigned = tagged.get(place)
+        if assigned is None:
             raise SystemExit(f"{place.package} has no chunk {place.path}:{place.lines} any more")
-        for technique in shown.intersection(known):
+        for technique in shown_techniques.intersection(slugs):
             row = rows.setdefault(technique, [0, 0])
-            row[0] += technique in found
+            row[0] += technique in assigned
             row[1] += 1
     return dict(sorted(rows.items()))
 
@@ -66,9 +66,9 @@ def main() -> None:
     counts = Counter(slug for found in tagged.values() for slug in found)
     by_technique, recalled = precision(tagged), recall(tagged, slugs)
     halves = {half: _sum(row[half] for row in by_technique.values()) for half in _HALVES}
-    seen = _sum(halves.values())
+    correct = _sum(halves.values())
     unseen = sum(row["unseen"] for row in by_technique.values())
-    overall = _sum(recalled.values())
+    hits = _sum(recalled.values())
     record: dict[str, Any] = {
         "machine": machine(),
         "packages": sorted({place.package for place in tagged}),
@@ -81,13 +81,13 @@ def main() -> None:
     body = []
     for slug in sorted(slugs):
         judged = by_technique.get(slug, dict.fromkeys(_HALVES, (0, 0)))
-        whole, found = _sum(judged[half] for half in _HALVES), recalled.get(slug, (0, 0))
-        shares = [_share(*each) for each in (whole, judged["test"], found)]
+        both, found = _sum(judged[half] for half in _HALVES), recalled.get(slug, (0, 0))
+        shares = [_share(*counts) for counts in (both, judged["test"], found)]
         body.append([slug, str(counts[slug]), *shares])
     figures = [
-        ["precision, whole sample", f"≥ {TARGET_PRECISION}", _share(*seen)],
+        ["precision, whole sample", f"≥ {TARGET_PRECISION}", _share(*correct)],
         ["precision, test half", f"≥ {TARGET_PRECISION}", _share(*halves["test"])],
-        ["recall, labels made before tagging", f"≥ {TARGET_RECALL}", _share(*overall)],
+        ["recall, labels made before tagging", f"≥ {TARGET_RECALL}", _share(*hits)],
     ]
     text = [
         table(["figure", "target", "measured"], figures),
@@ -96,7 +96,7 @@ def main() -> None:
         "eight in the order of a hash were read; patterns were changed by the development half "
         "only. "
         f"{unseen} tags of the sample have no verdict yet and are left out. Recall counts the "
-        f"{overall[1]} labels for techniques that have an entry, on {len(labels())} chunks drawn "
+        f"{hits[1]} labels for techniques that have an entry, on {len(labels())} chunks drawn "
         "at random from kernel-looking ones and labelled by one reader before any was tagged.",
         table(["technique", "tags", "precision", "test half", "recall"], body),
     ]

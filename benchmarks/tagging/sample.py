@@ -1,7 +1,7 @@
-"""The chunks that tags are measured on, the sample of them, and what was said of it by hand.
+"""The chunks that tags are measured on, the sample of them, and the verdicts given by hand.
 
-The chunks are those of the curated packages, in their pinned versions; one is stored by where it
-stands and a hash of its text, never by its text. For each technique, the chunks tagged with it
+The chunks are those of the curated packages, in their pinned versions. A chunk is stored as its
+location and a hash of its text, never as its text. For each technique, the chunks tagged with it
 stand in an order that a hash of place and technique gives; the first `EACH` are the sample. So a
 technique that is added changes the sample of no other, and a pattern that is changed asks for
 verdicts on those chunks only that it brings in.
@@ -34,7 +34,7 @@ Half = Literal["development", "test"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a chunk stands, so that it is found again without its text."""
+    """Location of a chunk, so that it is found again without its text."""
 
     package: str
     """`NAME==VERSION`."""
@@ -67,13 +67,13 @@ class Tag:
 
 def _chunks() -> Iterator[tuple[Place, Piece]]:
     """Every chunk of the curated packages, in the list's order; what is not cached is fetched."""
-    for entry in curated():
-        if not isinstance(entry.spec, Package):
+    for package_entry in curated():
+        if not isinstance(package_entry.spec, Package):
             continue
-        request = prepare(entry.spec, Options(confirm=lambda _what, _size: True))
+        request = prepare(package_entry.spec, Options(confirm=lambda _what, _size: True))
         assert request.origin is not None  # published sources have one
         fetched = request.origin.fetched
-        package = f"{entry.spec.name}=={fetched.version}"
+        package = f"{package_entry.spec.name}=={fetched.version}"
         with unpack(fetched, request.origin.cache) as root:
             for path, text in read_files(root, request.include, request.exclude):
                 for piece in chunk_file(PurePosixPath(path), text):
@@ -94,13 +94,13 @@ def tags(detector: Detector) -> dict[Place, tuple[str, ...]]:
 
 def sample(tagged: Mapping[Place, tuple[str, ...]]) -> dict[str, list[Tag]]:
     """By technique, the first `EACH` of the chunks tagged with it."""
-    found: dict[str, list[Tag]] = {}
+    by_technique: dict[str, list[Tag]] = {}
     for place, techniques in tagged.items():
         for technique in techniques:
-            found.setdefault(technique, []).append(Tag(place, technique))
+            by_technique.setdefault(technique, []).append(Tag(place, technique))
     return {
-        technique: sorted(mine, key=lambda tag: tag.key)[:EACH]
-        for technique, mine in sorted(found.items())
+        technique: sorted(members, key=lambda tag: tag.key)[:EACH]
+        for technique, members in sorted(by_technique.items())
     }
 
 
@@ -111,7 +111,7 @@ def _records(path: Path, key: str) -> Iterator[tuple[Place, dict[str, Any]]]:
 
 @cache
 def verdicts() -> dict[Tag, bool]:
-    """What was said of each tag that was looked at: whether the chunk shows the technique."""
+    """The verdict on each tag that was read: whether the chunk shows the technique."""
     return {
         Tag(place, record["technique"]): record["verdict"] == "right"
         for place, record in _records(VERDICTS, "tags")
