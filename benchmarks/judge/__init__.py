@@ -1,1 +1,1 @@
-"""Does the judge catch those who cheat, and leave the honest alone? Attacks and honest kernels."""
+"""Does the judge catch attacks and accept honest kernels?"""

@@ -20,15 +20,15 @@ from benchmarks.results import save
 from judge.evaluate.judge import Options
 from judge.sandbox.launch import Zygote
 
-# max-autotune takes a minute a problem; what an attack does to its time it does to eager's as well.
+# max-autotune takes a minute a problem; an attack on its time shows in eager's as well.
 _BASELINES = ("eager",)
 
 
 def main() -> int:
     """Parse the command line, judge, report."""
     options = _arguments()
-    cases = _chosen(options)
-    judged = Options(
+    cases = _selected_cases(options)
+    judge_options = Options(
         device=options.device, interpret=options.interpret, timing=not options.interpret,
         baselines=_BASELINES, call_seconds=options.call_seconds,
     )  # fmt: skip
@@ -36,7 +36,7 @@ def main() -> int:
     zygote = Zygote(interpret=options.interpret)
     try:
         for case in cases:
-            outcome = run_case(case, judged, small=options.interpret, zygote=zygote)
+            outcome = run_case(case, judge_options, small=options.interpret, zygote=zygote)
             if outcome.error:  # whatever went wrong: the next case starts afresh
                 zygote.close()
                 zygote = Zygote(interpret=options.interpret)
@@ -46,13 +46,13 @@ def main() -> int:
                 _write(options, outcomes)
     finally:
         zygote.close()
-    found = rates(outcomes)
+    totals = rates(outcomes)
     print(
-        f"attacks caught: {found.caught} of {found.attacks} ({found.catch_rate:.0%}); "
-        f"honest kernels blamed: {found.false_positives} of {found.honest} "
-        f"({found.false_positive_rate:.0%})"
+        f"attacks caught: {totals.caught} of {totals.attacks} ({totals.catch_rate:.0%}); "
+        f"honest kernels blamed: {totals.false_positives} of {totals.honest} "
+        f"({totals.false_positive_rate:.0%})"
     )
-    return 0 if found.caught == found.attacks and not found.false_positives else 1
+    return 0 if totals.caught == totals.attacks and not totals.false_positives else 1
 
 
 def _arguments() -> argparse.Namespace:
@@ -68,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _chosen(options: argparse.Namespace) -> list[SuiteCase]:
+def _selected_cases(options: argparse.Namespace) -> list[SuiteCase]:
     kinds = (options.kind,) if options.kind else ("attack", "honest")
     cases = [case for kind in kinds for case in read_suite(kind)]
     if unknown := sorted(set(options.only) - {case.name for case in cases}):
@@ -83,23 +83,23 @@ def _chosen(options: argparse.Namespace) -> list[SuiteCase]:
 
 def _line(outcome: Outcome) -> str:
     mark = "ok  " if outcome.as_expected else "MISS" if outcome.kind == "attack" else "FALSE"
-    said = outcome.verdict or "no verdict"
-    why = outcome.error or (outcome.reasons[0] if outcome.reasons else "")
-    head = f"{mark:5} {outcome.kind:6} {outcome.name:28} {said:12} {outcome.seconds:6.1f} s"
-    return f"{head}  {why[:120]}"
+    verdict = outcome.verdict or "no verdict"
+    reason = outcome.error or (outcome.reasons[0] if outcome.reasons else "")
+    head = f"{mark:5} {outcome.kind:6} {outcome.name:28} {verdict:12} {outcome.seconds:6.1f} s"
+    return f"{head}  {reason[:120]}"
 
 
 def _write(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
-    found = rates(outcomes)
+    totals = rates(outcomes)
     commit = ["git", "rev-parse", "HEAD"]
-    done = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
+    process = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
     data: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": done.stdout.strip() or None,
+        "commit": process.stdout.strip() or None,
         "device": options.device or "cuda:0",
         "interpreted": options.interpret,
-        "rates": dataclasses.asdict(found)
-        | {"catch_rate": found.catch_rate, "false_positive_rate": found.false_positive_rate},
+        "rates": dataclasses.asdict(totals)
+        | {"catch_rate": totals.catch_rate, "false_positive_rate": totals.false_positive_rate},
         "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes],
     }
     save(options.out, data)

@@ -26,19 +26,19 @@ class SuiteCase:
     path: Path
     problem: Path
     needs: Literal["cpu", "gpu"]
-    """`gpu`: what it does exists on a GPU only, or shows in timing only."""
+    """`gpu`: its effect exists on a GPU only, or shows in timing only."""
     verdicts: frozenset[Verdict]
     """An attack is caught, an honest kernel well judged, if its verdict is among these."""
     gains: float | None
     """An attack that is right within tolerance gets away with nothing if it is called correct, but
     no more than so many times as fast as eager; None where it must not be called correct."""
     about: str
-    """What it does, in a sentence."""
+    """One sentence that says what it does."""
 
     def source(self) -> str:
         """The text that is judged: no docstring, no declaration, but the same line numbers.
 
-        The judge shall not be helped by what the files say about themselves.
+        The judge must not see what the files say about themselves.
         """
         text = self.path.read_text()
         if self.path.suffix == ".py":
@@ -55,19 +55,19 @@ def read_suite(kind: Kind) -> list[SuiteCase]:
     """All cases of one kind, by name."""
     folder = ROOT / ("attacks" if kind == "attack" else "honest")
     paths = sorted(path for path in folder.iterdir() if path.suffix in (".py", ".cu"))
-    return [_read(path, kind) for path in paths]
+    return [_read_case(path, kind) for path in paths]
 
 
-def _read(path: Path, kind: Kind) -> SuiteCase:
+def _read_case(path: Path, kind: Kind) -> SuiteCase:
     text = path.read_text()
-    found = _DECLARATION.findall(text)
-    if [name for name, _ in found] != [kind.upper()]:
+    declarations = _DECLARATION.findall(text)
+    if [name for name, _ in declarations] != [kind.upper()]:
         raise ValueError(f"{path}: declare {kind.upper()} once")
-    facts: dict[str, Any] = ast.literal_eval(found[0][1])
-    problem = ROOT / "problems" / f"{facts['problem']}.py"
+    declaration: dict[str, Any] = ast.literal_eval(declarations[0][1])
+    problem = ROOT / "problems" / f"{declaration['problem']}.py"
     if not problem.is_file():
-        raise ValueError(f"{path}: no problem {facts['problem']}")
-    if facts["needs"] not in ("cpu", "gpu"):
+        raise ValueError(f"{path}: no problem {declaration['problem']}")
+    if declaration["needs"] not in ("cpu", "gpu"):
         raise ValueError(f"{path}: needs 'cpu' or 'gpu'")
     match = (_DOCSTRING if path.suffix == ".py" else _FRONT_MATTER).match(text)
     if match is None:
@@ -77,9 +77,9 @@ def _read(path: Path, kind: Kind) -> SuiteCase:
         kind=kind,
         path=path,
         problem=problem,
-        needs=facts["needs"],
-        verdicts=frozenset(Verdict(verdict) for verdict in facts["verdicts"]),
-        gains=facts.get("gains"),
+        needs=declaration["needs"],
+        verdicts=frozenset(Verdict(verdict) for verdict in declaration["verdicts"]),
+        gains=declaration.get("gains"),
         about=" ".join(match[1].strip().split("\n\n")[0].split()),
     )
 

@@ -1,4 +1,4 @@
-"""Whether a mutant's results differ from the reference's anywhere, told without the judge.
+"""Whether a mutant's results differ from the reference's anywhere, found without the judge.
 
 The judge tries a few shapes; this tries many, larger ones too, with three kinds of values each.
 """
@@ -47,42 +47,42 @@ def differs(problem: str, kernel: str, original: str, seconds: float) -> tuple[O
     # A fork of this process would hold locks of threads that it does not have.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    reading, writing = context.Pipe(duplex=False)
-    child = context.Process(
-        target=_answer, args=(writing, problem, kernel, original, seconds), daemon=True
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(
+        target=_send, args=(sender, problem, kernel, original, seconds), daemon=True
     )
-    child.start()
-    writing.close()
+    process.start()
+    sender.close()
     try:
-        if reading.poll(seconds + _GRACE_SECONDS):
-            found: tuple[Outcome, str] = reading.recv()
-            return found
+        if receiver.poll(seconds + _GRACE_SECONDS):
+            reply: tuple[Outcome, str] = receiver.recv()
+            return reply
     except EOFError:
         pass
     finally:
-        child.kill()
-        child.join()
-        reading.close()
+        process.kill()
+        process.join()
+        receiver.close()
     return "untold", ""
 
 
-def _answer(writing: Connection, problem: str, kernel: str, original: str, seconds: float) -> None:
+def _send(sender: Connection, problem: str, kernel: str, original: str, seconds: float) -> None:
     warnings.simplefilter("ignore")  # overflows of NumPy's, which a result shows
     torch.set_num_threads(1)
-    writing.send(_search(problem, kernel, original, time.monotonic() + seconds))
+    sender.send(_search(problem, kernel, original, time.monotonic() + seconds))
 
 
-def _search(problem: str, kernel: str, original: str, until: float) -> tuple[Outcome, str]:
+def _search(problem: str, kernel: str, original: str, deadline: float) -> tuple[Outcome, str]:
     compared = raised = False
     for variant in _variants(ProblemFile.parse(problem)):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             break
         with tempfile.TemporaryDirectory() as folder:
             try:
-                for why in _compared(variant, kernel, original, Path(folder)):
+                for difference in _differences(variant, kernel, original, Path(folder)):
                     compared = True
-                    if why:
-                        return "escaped", why
+                    if difference:
+                        return "escaped", difference
             except _RaisedError:
                 raised = True
             except Exception:  # no shape of the problem, or of the original
@@ -96,20 +96,20 @@ class _RaisedError(Exception):
 
 def _variants(problem: ProblemFile) -> Iterator[str]:
     sizes = Sizes(problem, _ELEMENTS)
-    found: list[Variant] = []
+    variants: list[Variant] = []
     for block in _BLOCKS:
-        found += sizes.enlarge(block)[0].values()
-        whole = sizes.whole_blocks(block)
-        found += [whole] if whole is not None else []
+        variants += sizes.enlarge(block)[0].values()
+        aligned = sizes.whole_blocks(block)
+        variants += [aligned] if aligned is not None else []
     for seed in range(_SHAPES // 4):
-        found += propose(problem, seed, variants=4, limit_elements=_ELEMENTS // 4)
+        variants += propose(problem, seed, variants=4, limit_elements=_ELEMENTS // 4)
     yield problem.text
-    for variant in sorted(found, key=lambda each: sum(each.constants.values())):
+    for variant in sorted(variants, key=lambda variant: sum(variant.constants.values())):
         yield problem.with_constants(variant.constants)
 
 
-def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator[str]:
-    """What is wrong with the kernel's outputs, by values; nothing where the original is off."""
+def _differences(source: str, kernel: str, original: str, folder: Path) -> Iterator[str]:
+    """Differences of the kernel's outputs, by kind of values; none where the original is wrong."""
     command = LoadProblem(source=source, device="cpu", seed=1)
     loaded = LoadedProblem(command, folder)
     for number, kind in enumerate(_KINDS):
@@ -119,20 +119,20 @@ def _compared(source: str, kernel: str, original: str, folder: Path) -> Iterator
                 fill(value, kind, number, index)
         with torch.no_grad():
             expected = tuple(flatten(loaded.model(*_copies(inputs))))
-        if compare(_called(original, loaded, inputs, folder), expected).problem:
+        if compare(_outputs(original, loaded, inputs, folder), expected).problem:
             continue
         try:
-            got = _called(kernel, loaded, inputs, folder)
+            actual = _outputs(kernel, loaded, inputs, folder)
         except Exception as error:
             raise _RaisedError from error
-        found = compare(got, expected).problem
+        problem = compare(actual, expected).problem
         shapes = [list(v.shape) if isinstance(v, torch.Tensor) else v for v in inputs]
-        yield f"{kind.value} values, inputs {shapes}: {found}"[:300] if found else ""
+        yield f"{kind.value} values, inputs {shapes}: {problem}"[:300] if problem else ""
 
 
-def _called(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path) -> Any:
-    described = loaded.describe()
-    command = described.kernel(
+def _outputs(kernel: str, loaded: LoadedProblem, inputs: list[Any], folder: Path) -> Any:
+    description = loaded.describe()
+    command = description.kernel(
         [loaded.input_spec(value, i).name for i, value in enumerate(inputs)],
         source=kernel,
         form="ModelNew" if KernelFile.parse(kernel).form is Form.MODEL_NEW else "kernel_function",

@@ -2,8 +2,8 @@
 
 `python -m benchmarks.judge.mutants --out FILE` judges every honest Triton kernel, then mutants of
 those (`benchmarks.judge.mutation`). A mutant that the judge finds wrong by its values counts as
-caught. One that it lets pass is held against the reference at many more shapes
-(`benchmarks.judge.differing`): where its results are never beyond tolerance it is none, else it has
+caught. One that passes is compared with the reference at many more shapes
+(`benchmarks.judge.differing`): if its results are never beyond tolerance it is equal, else it has
 escaped. Mutants that raise or hang at every shape are left out: nobody could miss those. Exits with
 1 unless 99 % are caught and no honest kernel is blamed.
 """
@@ -44,22 +44,21 @@ Key = tuple[str, int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Honest:
-    """What the judge said of one honest kernel."""
+class HonestResult:
+    """The judge's result for one honest kernel."""
 
     name: str
     verdict: str | None
-    """None where there was none: `why` is the error."""
+    """None if there is none: `why` is the error."""
     blamed: bool
-    """It is called wrong or a cheat, or there is no verdict. What is inconclusive is no blame, and
-    is counted apart."""
+    """Judged wrong or cheating, or without a verdict. Inconclusive kernels are counted apart."""
     why: str
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What the judge said of one mutant."""
+class MutantResult:
+    """The judge's result for one mutant."""
 
     kernel: str
     kind: str
@@ -70,7 +69,7 @@ class Judged:
     outcome: str
     """caught, escaped, equal (its results never differ), raises, or untold (cannot be compared)."""
     differs: str
-    """Where results of an escaped one are beyond tolerance."""
+    """Of an escaped one: where its results are beyond tolerance."""
     seconds: float
 
     @property
@@ -83,13 +82,13 @@ class Fuzzer:
     """Judges subjects and mutants, two at a time, in forks of one process."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self.honest: list[Honest] = []
-        self.judged: list[Judged] = []
+        self.honest: list[HonestResult] = []
+        self.judged: list[MutantResult] = []
         self._arguments = arguments
         self._zygote = Zygote(interpret=True)
-        self._wanted: set[Key] | None = None
+        self._selected: set[Key] | None = None
         if arguments.same:
-            self._wanted = {Judged(**each).key for each in load(arguments.same)["judged"]}
+            self._selected = {MutantResult(**row).key for row in load(arguments.same)["judged"]}
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -98,79 +97,79 @@ class Fuzzer:
 
     def run(self, chosen: list[Subject]) -> None:
         """Judge the subjects, then mutants of those that the judge calls right."""
-        asked, wanted = self._arguments, self._wanted
-        with ThreadPoolExecutor(asked.workers) as pool:
-            right = list(pool.map(self._honest, chosen))
+        options, selected = self._arguments, self._selected
+        with ThreadPoolExecutor(options.workers) as pool:
+            correct = list(pool.map(self._honest, chosen))
             jobs = [
                 (subject, mutant)
-                for subject, fine in zip(chosen, right, strict=True)
-                if fine or wanted is not None
-                for mutant in mutants(subject.kernel, subject.name, asked.seed, asked.each)
-                if wanted is None or _key(subject, mutant) in wanted
+                for subject, is_correct in zip(chosen, correct, strict=True)
+                if is_correct or selected is not None
+                for mutant in mutants(subject.kernel, subject.name, options.seed, options.each)
+                if selected is None or _key(subject, mutant) in selected
             ]
-            random.Random(asked.seed).shuffle(jobs)
-            list(pool.map(lambda job: self._mutant(*job), jobs[: asked.mutants]))
+            random.Random(options.seed).shuffle(jobs)
+            list(pool.map(lambda job: self._mutant(*job), jobs[: options.mutants]))
 
     def _evaluate(self, problem: str, kernel: str) -> tuple[Evaluation | None, str]:
         """The evaluation, and its reasons; None and the error where there is none."""
         options = Options(interpret=True, timing=False, call_seconds=_CALL_SECONDS)
         try:
-            found = judge_texts(problem, kernel, options, zygote=self._zygote)
+            evaluation = judge_texts(problem, kernel, options, zygote=self._zygote)
         except KbError as error:
             return None, str(error)[:300]
-        return found, "; ".join(found.reasons)[:300]
+        return evaluation, "; ".join(evaluation.reasons)[:300]
 
     def _honest(self, subject: Subject) -> bool:
         """Judge an honest kernel; whether it is worth mutating."""
         start = time.monotonic()
-        found, why = self._evaluate(subject.problem, subject.kernel)
-        verdict = found.verdict if found is not None else None
+        evaluation, reason = self._evaluate(subject.problem, subject.kernel)
+        verdict = evaluation.verdict if evaluation is not None else None
         blamed = verdict not in (*RIGHT, Verdict.INCONCLUSIVE)
         seconds = round(time.monotonic() - start, 2)
-        told = Honest(subject.name, verdict, blamed, why, seconds)
-        self._note(self.honest, told, f"{'BLAMED' if blamed else 'ok':7} {told.name}")
+        result = HonestResult(subject.name, verdict, blamed, reason, seconds)
+        self._add(self.honest, result, f"{'BLAMED' if blamed else 'ok':7} {result.name}")
         return verdict == Verdict.CORRECT and seconds < self._arguments.seconds
 
     def _mutant(self, subject: Subject, mutant: Mutant) -> None:
         start, where = time.monotonic(), ""
-        found, why = self._evaluate(subject.problem, mutant.text)
-        outcome: str = "untold" if found is None else _outcome(found)
+        evaluation, reason = self._evaluate(subject.problem, mutant.text)
+        outcome: str = "untold" if evaluation is None else _outcome(evaluation)
         if outcome == "escaped":
             outcome, where = differs(subject.problem, mutant.text, subject.kernel, _COMPARE_SECONDS)
-        told = Judged(
+        result = MutantResult(
             subject.name, mutant.kind, mutant.line, mutant.change,
-            found.verdict if found is not None else None, why, outcome, where,
+            evaluation.verdict if evaluation is not None else None, reason, outcome, where,
             round(time.monotonic() - start, 2),
         )  # fmt: skip
         line = f"{outcome:8} {subject.name} line {mutant.line}, {mutant.kind}: {mutant.change}"
-        self._note(self.judged, told, line)
+        self._add(self.judged, result, line)
 
-    def _note(self, kept: list[Any], told: Honest | Judged, line: str) -> None:
+    def _add(self, results: list[Any], item: HonestResult | MutantResult, line: str) -> None:
         with self._lock:
-            kept.append(told)
-            print(f"{line[:150]}  [{told.verdict}, {told.seconds} s] {told.why[:100]}", flush=True)
+            results.append(item)
+            print(f"{line[:150]}  [{item.verdict}, {item.seconds} s] {item.why[:100]}", flush=True)
             if self._arguments.out:  # after every one: a session may be cut off
                 save(self._arguments.out, self.result())
 
     def result(self) -> dict[str, Any]:
         """Everything so far, and the rates."""
-        outcomes = Counter(each.outcome for each in self.judged)
+        outcomes = Counter(result.outcome for result in self.judged)
         caught, escaped = outcomes["caught"], outcomes["escaped"]
         share = caught / (caught + escaped) if caught + escaped else 1.0
-        honest = sorted(self.honest, key=lambda each: each.name)
-        judged = sorted(self.judged, key=lambda each: (each.kernel, each.line, each.change))
+        honest = sorted(self.honest, key=lambda result: result.name)
+        judged = sorted(self.judged, key=lambda result: (result.kernel, result.line, result.change))
         return {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "seed": self._arguments.seed,
             "honest": len(honest),
-            "blamed": sum(each.blamed for each in honest),
-            "inconclusive": sum(each.verdict == Verdict.INCONCLUSIVE for each in honest),
+            "blamed": sum(result.blamed for result in honest),
+            "inconclusive": sum(result.verdict == Verdict.INCONCLUSIVE for result in honest),
             "mutants": len(judged),
-            "kernels": len({each.kernel for each in judged}),
+            "kernels": len({result.kernel for result in judged}),
             "outcomes": dict(sorted(outcomes.items())),
             "share_caught": round(share, 4),
-            "judged": [dataclasses.asdict(each) for each in judged],
-            "honest_kernels": [dataclasses.asdict(each) for each in honest],
+            "judged": [dataclasses.asdict(result) for result in judged],
+            "honest_kernels": [dataclasses.asdict(result) for result in honest],
         }
 
 
@@ -178,12 +177,12 @@ def _key(subject: Subject, mutant: Mutant) -> Key:
     return subject.name, mutant.line, mutant.kind, mutant.change
 
 
-def _outcome(found: Evaluation) -> str:
-    """What a verdict says of a mutant, as far as it goes by itself."""
-    if found.verdict in RIGHT or found.verdict is Verdict.INCONCLUSIVE:
+def _outcome(evaluation: Evaluation) -> str:
+    """The outcome of a mutant by the judge's verdict alone."""
+    if evaluation.verdict in RIGHT or evaluation.verdict is Verdict.INCONCLUSIVE:
         return "escaped"
-    compared = [case for case in found.cases if case.counted and case.max_abs is not None]
-    wrong = [case for case in compared if not case.passed]
+    checked = [case for case in evaluation.cases if case.counted and case.max_abs is not None]
+    wrong = [case for case in checked if not case.passed]
     return "caught" if wrong else "raises"
 
 

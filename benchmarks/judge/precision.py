@@ -72,34 +72,34 @@ def main() -> int:
     parser.add_argument("--device", default="cuda:0")
     options = parser.parse_args()
     host = describe_host(options.device)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": {"gpu": host.gpu, **host.versions},
     }
     broken: list[str] = []
-    _ceilings(options, found, broken)
-    _repeatability(options, found, broken)
+    _ceilings(options, results, broken)
+    _repeatability(options, results, broken)
     for line in broken:
         print(f"BROKEN: {line}")
     return 1 if broken else 0
 
 
-def _ceilings(options: argparse.Namespace, found: dict[str, Any], broken: list[str]) -> None:
+def _ceilings(options: argparse.Namespace, results: dict[str, Any], broken: list[str]) -> None:
     """Compare the ceilings, measured twice, with copies by hand."""
     with locked(card_id(options.device), say=print):
         start = time.monotonic()
         ceilings = measure_ceilings(options.device)
         seconds = time.monotonic() - start
-        again = measure_ceilings(options.device)
+        repeated = measure_ceilings(options.device)
         by_hand = _copies_by_hand(options.device)
-    off = abs(ceilings.copy_bps / by_hand - 1)
+    deviation = abs(ceilings.copy_bps / by_hand - 1)
     print(f"copy ceiling {ceilings.copy_bps / 1e12:.3f} TB/s, by hand {by_hand / 1e12:.3f}")
-    if off > COPY_TOLERANCE:
-        broken.append(f"the copy ceiling is {off:.1%} off a copy by hand")
-    runs = [ceilings.model_dump(), again.model_dump()]
-    found["ceilings"] = {"seconds": seconds, "runs": runs, "copy_by_hand_bps": by_hand}
+    if deviation > COPY_TOLERANCE:
+        broken.append(f"the copy ceiling is {deviation:.1%} off a copy by hand")
+    runs = [ceilings.model_dump(), repeated.model_dump()]
+    results["ceilings"] = {"seconds": seconds, "runs": runs, "copy_by_hand_bps": by_hand}
     print(f"ceilings: {ceilings.model_dump_json()}")
-    save(options.out, found)
+    save(options.out, results)
 
 
 def _copies_by_hand(device: str) -> float:
@@ -119,27 +119,27 @@ def _copies_by_hand(device: str) -> float:
     return 50 * 2 * COPY_BYTES / (float(start.elapsed_time(end)) * 1e-3)
 
 
-def _repeatability(options: argparse.Namespace, found: dict[str, Any], broken: list[str]) -> None:
-    found["repeatability"] = []
-    asked = Options(device=options.device, baselines=(EAGER,))
+def _repeatability(options: argparse.Namespace, results: dict[str, Any], broken: list[str]) -> None:
+    results["repeatability"] = []
+    judge_options = Options(device=options.device, baselines=(EAGER,))
     for rows in ROWS:
-        runs = [judge_texts(_SCALE.format(rows=rows), _KERNEL, asked) for _ in range(_RUNS)]
+        runs = [judge_texts(_SCALE.format(rows=rows), _KERNEL, judge_options) for _ in range(_RUNS)]
         times = [{timing.contender: timing.median_ms for timing in run.timings} for run in runs]
         for name in times[0]:
-            medians = [each[name] for each in times]
+            medians = [run_times[name] for run_times in times]
             difference, bound = max(medians) / min(medians) - 1, repeatability(min(medians))
             record = {
                 "rows": rows, "contender": name, "medians_ms": medians,
                 "difference": difference, "bound": bound,
             }  # fmt: skip
-            found["repeatability"].append(record)
+            results["repeatability"].append(record)
             print(f"{rows} rows, {name}: {medians} ms, {difference:.2%} apart (bound {bound:.0%})")
             if difference > bound:
                 broken.append(f"{name} at {rows} rows: runs {difference:.2%} apart")
-        found["repeatability"].append(
+        results["repeatability"].append(
             {"rows": rows, "runs": [run.model_dump(mode="json") for run in runs]}
         )
-        save(options.out, found)
+        save(options.out, results)
 
 
 if __name__ == "__main__":

@@ -55,12 +55,12 @@ def subjects() -> Iterator[Subject]:
             yield Subject(f"suite/{case.name}", text, case.source())
     for entry in load_corpus(CORPUS).kernels:
         if entry.entry.language == "triton":
-            found = _shipped(CORPUS / entry.path, entry.entry)
-            if found is not None:
-                yield found
+            subject = _shipped_subject(CORPUS / entry.path, entry.entry)
+            if subject is not None:
+                yield subject
 
 
-def _shipped(path: Path, entry: Kernel) -> Subject | None:
+def _shipped_subject(path: Path, entry: Kernel) -> Subject | None:
     """A shipped kernel with its own reference as the model; None where it has a rule of its own."""
     import torch
 
@@ -68,7 +68,7 @@ def _shipped(path: Path, entry: Kernel) -> Subject | None:
 
     assert os.environ.get("TRITON_INTERPRET") == "1"
     module = load_kernel_module(path)
-    dtype = next((each for each in _DTYPES if each in entry.dtypes), None)
+    dtype = next((name for name in _DTYPES if name in entry.dtypes), None)
     if module.agrees is not None or dtype is None:
         return None
     size = list(entry.sizes.check[0])

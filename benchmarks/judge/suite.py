@@ -1,4 +1,4 @@
-"""Judges the suite's kernels, and counts what was caught and what was blamed wrongly."""
+"""Judges the suite's kernels; counts attacks caught and honest kernels blamed."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from kb.errors import KbError
 
 @dataclass(slots=True)
 class Outcome:
-    """What the judge said about one kernel."""
+    """The judge's outcome for one kernel."""
 
     name: str
     kind: Kind
@@ -29,7 +29,7 @@ class Outcome:
     disclosures: list[str] = field(default_factory=list)
     seconds: float = 0.0
     over_eager: float | None = None
-    """How many times as fast as eager it is said to be; None where it was not timed."""
+    """Speedup over eager by the judge; None where it was not timed."""
     error: str | None = None
     """Why there is no verdict."""
 
@@ -69,17 +69,18 @@ def run_case(
     start = time.monotonic()
     outcome = Outcome(case.name, case.kind, case.problem.stem, sorted(case.verdicts))
     try:
-        found = judge_texts(
+        evaluation = judge_texts(
             case.problem_source(small=small), case.source(), options, suffix=case.path.suffix,
             zygote=zygote,
         )  # fmt: skip
     except KbError as failure:
         outcome.error = str(failure)
     else:
-        outcome.verdict = found.verdict
-        outcome.as_expected = _as_expected(case, found)
-        outcome.reasons, outcome.disclosures = list(found.reasons), list(found.disclosures)
-        outcome.over_eager = _over_eager(found)
+        outcome.verdict = evaluation.verdict
+        outcome.as_expected = _as_expected(case, evaluation)
+        outcome.reasons = list(evaluation.reasons)
+        outcome.disclosures = list(evaluation.disclosures)
+        outcome.over_eager = _over_eager(evaluation)
     outcome.seconds = round(time.monotonic() - start, 2)
     return outcome
 
