@@ -34,18 +34,18 @@ def compile_ahead(
     """
     start = time.monotonic()
     # One configuration of every kernel before the second of any: if time runs out, all have some.
-    work = [
+    tasks = [
         (str(path), language, size, dtype, index)
         for index in range(CANDIDATES + 1)
         for path, language, size, dtype in jobs
     ]
-    done = failed = 0
-    count = max(1, min(_WORKERS_A_CARD * cards, (os.cpu_count() or 2) - 1))
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
-    futures = [pool.submit(_compile, *item) for item in work]
+    compiled = failed = 0
+    worker_count = max(1, min(_WORKERS_A_CARD * cards, (os.cpu_count() or 2) - 1))
+    pool = ProcessPoolExecutor(worker_count, mp_context=get_context("spawn"))
+    futures = [pool.submit(_compile, *task) for task in tasks]
     try:
         for future in as_completed(futures, timeout=limit_s):
-            done += 1
+            compiled += 1
             failed += future.exception() is not None
     except TimeoutError:
         pass
@@ -53,7 +53,7 @@ def compile_ahead(
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.kill()  # none may use the GPU while it is timed
-    return {"compiled": done, "failed": failed, "seconds": round(time.monotonic() - start, 1)}
+    return {"compiled": compiled, "failed": failed, "seconds": round(time.monotonic() - start, 1)}
 
 
 def _compile(path: str, language: str, size: list[int], dtype: str, index: int) -> None:
@@ -65,21 +65,21 @@ def _compile(path: str, language: str, size: list[int], dtype: str, index: int) 
 
     # Worker processes have numbers in a row: their inputs spread over the cards.
     torch.cuda.set_device(os.getpid() % torch.cuda.device_count())
-    _turn_launching_off()
-    module, inputs = _loaded(path, tuple(size), dtype)
-    chosen: list[Params] = candidates(module.tunables, module.defaults())
-    if index < len(chosen):
-        module.kernel_function(*inputs, **chosen[index])
+    _disable_launches()
+    module, inputs = _load(path, tuple(size), dtype)
+    configurations: list[Params] = candidates(module.tunables, module.defaults())
+    if index < len(configurations):
+        module.kernel_function(*inputs, **configurations[index])
 
 
 @functools.lru_cache(maxsize=1)  # inputs of one kernel at a time
-def _loaded(path: str, size: tuple[int, ...], dtype: str) -> tuple[KernelModule, list[Any]]:
+def _load(path: str, size: tuple[int, ...], dtype: str) -> tuple[KernelModule, list[Any]]:
     module = load_kernel_module(Path(path))
     return module, module.make_inputs(list(size), torch_dtype(dtype), "cuda", 0)
 
 
 @functools.cache
-def _turn_launching_off() -> None:
+def _disable_launches() -> None:
     from triton.runtime.jit import JITFunction
 
     original = JITFunction.run

@@ -42,23 +42,23 @@ _KERNEL_LIMIT_S = 75.0
 def main() -> int:
     """Compile ahead, measure in child processes, report; 1 if any kernel failed."""
     options = _options(sys.argv[1:])
-    began = time.monotonic()
+    start = time.monotonic()
     try:
-        options.kernels = _selected(options)
+        options.kernels = _selected_kernels(options)
         if options.dry_run:
             os.environ["TRITON_INTERPRET"] = "1"
         with local_cards(options.gpus, interpret=options.dry_run, silence=_KERNEL_LIMIT_S) as cards:
             options.environment = _environment(cards)
             if not options.dry_run:
                 print(f"compiled ahead: {_compile_ahead(options, len(cards))}", flush=True)
-                options.limit -= time.monotonic() - began
+                options.limit -= time.monotonic() - start
             results = run_tasks(BENCHMARK, options, cards)
     except KbError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    wanted = [kernel.entry.slug for kernel in options.kernels]
-    failed = [slug for slug in wanted if not done(results, slug)]
-    print(f"{len(wanted) - len(failed)} kernels measured, {len(failed)} failed")
+    slugs = [kernel.entry.slug for kernel in options.kernels]
+    failed = [slug for slug in slugs if not done(results, slug)]
+    print(f"{len(slugs) - len(failed)} kernels measured, {len(failed)} failed")
     return 1 if failed else 0
 
 
@@ -74,31 +74,31 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _selected(options: argparse.Namespace) -> list[KernelFile]:
+def _selected_kernels(options: argparse.Namespace) -> list[KernelFile]:
     corpus = load_corpus(options.corpus)
     known = {kernel.entry.slug for kernel in corpus.kernels}
     unknown = sorted(set(options.only) - known)
     if unknown:
         raise KbError(f"no kernel '{unknown[0]}': the corpus has {', '.join(sorted(known))}")
-    chosen = [k for k in corpus.kernels if not options.only or k.entry.slug in options.only]
+    kernels = [file for file in corpus.kernels if file.entry.slug in (options.only or known)]
     if options.dry_run:
-        chosen = [k for k in chosen if k.entry.language == "triton" and k.entry.interpretable]
+        kernels = [f for f in kernels if f.entry.language == "triton" and f.entry.interpretable]
     # Kernels of one operator follow each other, so that a shared baseline is tuned once.
-    return sorted(chosen, key=lambda kernel: (kernel.entry.op, kernel.entry.slug))
+    return sorted(kernels, key=lambda kernel: (kernel.entry.op, kernel.entry.slug))
 
 
 def _environment(cards: CardPool) -> dict[str, Any]:
-    found = {
+    environment = {
         "gpu": "dry run", "driver": None, "toolkit": None,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "torch": version("torch"), "python": platform.python_version(), "triton": version("triton"),
     }  # fmt: skip
     if cards.kinds:
-        (found["gpu"],) = cards.kinds
+        (environment["gpu"],) = cards.kinds
         query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         output = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-        found |= {"driver": output.splitlines()[0].strip(), "toolkit": nvcc.toolkit_version()}
-    return found
+        environment |= {"driver": output.splitlines()[0].strip(), "toolkit": nvcc.toolkit_version()}
+    return environment
 
 
 def _compile_ahead(options: argparse.Namespace, cards: int) -> dict[str, Any]:
@@ -106,10 +106,10 @@ def _compile_ahead(options: argparse.Namespace, cards: int) -> dict[str, Any]:
 
     corpus = load_corpus(options.corpus)
     files = {kernel.entry.slug: kernel for kernel in corpus.kernels}
-    known = load(_path(options))
+    results = load(_results_path(options))
     jobs = []
     for kernel in options.kernels:
-        if done(known, kernel.entry.slug):
+        if done(results, kernel.entry.slug):
             continue
         # A baseline runs on the inputs of the kernel that is derived from it.
         for slug in filter(None, (kernel.entry.slug, kernel.entry.derived_from)):
@@ -123,13 +123,13 @@ def _compile_ahead(options: argparse.Namespace, cards: int) -> dict[str, Any]:
     return compile_ahead(jobs, _AHEAD_SHARE * options.limit, cards)
 
 
-def _path(options: argparse.Namespace) -> Path:
+def _results_path(options: argparse.Namespace) -> Path:
     return Path(options.out, f"{options.environment['gpu'].lower().replace(' ', '-')}.json")
 
 
 def _measure(slug: str, options: argparse.Namespace, cards: CardPool) -> Record:
-    given = {name: getattr(options, name) for name in ("corpus", "tune_seconds", "dry_run")}
-    return measured(cards, Measure(slug=slug, **given), slug)
+    settings = {name: getattr(options, name) for name in ("corpus", "tune_seconds", "dry_run")}
+    return measured(cards, Measure(slug=slug, **settings), slug)
 
 
 def _cells(record: Record) -> list[str]:
@@ -144,9 +144,9 @@ BENCHMARK = Benchmark(
     measure=_measure,
     columns=("times", "took"),
     cells=_cells,
-    summary=lambda found: {"failed": sum("failed" in each for each in found)},
+    summary=lambda records: {"failed": sum("failed" in record for record in records)},
     settings=("environment",),
-    path=_path,
+    path=_results_path,
 )
 
 

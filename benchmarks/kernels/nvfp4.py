@@ -61,13 +61,13 @@ def main() -> int:
         "copy_bytes_per_s": copy_bytes_per_s, "launches": LAUNCHES, "problems": {},
     }  # fmt: skip
     for name in PROBLEMS:
-        found = measure(name, copy_bytes_per_s)
-        results["problems"][name] = found
-        print(name, json.dumps(found), flush=True)
+        record = measure(name, copy_bytes_per_s)
+        results["problems"][name] = record
+        print(name, json.dumps(record), flush=True)
         save(options.out, results)
     wrong = sum(
-        any(contender.get("problem") for contender in found["contenders"].values())
-        for found in results["problems"].values()
+        any(contender.get("problem") for contender in record["contenders"].values())
+        for record in results["problems"].values()
     )
     print(f"{len(results['problems'])} problems, {wrong} with a wrong result")
     return 1 if wrong else 0
@@ -85,49 +85,49 @@ def measure(name: str, copy_bytes_per_s: float) -> dict[str, Any]:
     ]
     rule = JudgeDeclaration(fused=bool(problem.JUDGE["fused"]), layout=problem.JUDGE["layout"])
     contenders = kernels(name, problem, model)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with torch.no_grad():
         values = exact_values(problem, model, inputs)
         for kind, run in contenders.items():
             codes, scales = run(inputs)
             rows = codes.reshape(-1, codes.shape[-1])
-            judged = compare_nvfp4(rows, scales, values, rule, problem.JUDGE["global_scale"])
-            found[kind] = {
-                "problem": judged.problem,
-                "stepped": [judged.stepped_scales, judged.stepped_codes],
+            comparison = compare_nvfp4(rows, scales, values, rule, problem.JUDGE["global_scale"])
+            results[kind] = {
+                "problem": comparison.problem,
+                "stepped": [comparison.stepped_scales, comparison.stepped_codes],
             }
-        moved = _bytes(inputs) + _bytes(contenders["triton"](inputs))
+        size = _bytes(inputs) + _bytes(contenders["triton"](inputs))
         compiled = torch.compile(model, dynamic=False)
-        contenders["torch.compile"] = lambda given: compiled(*given)
+        contenders["torch.compile"] = lambda args: compiled(*args)
         for kind, run in contenders.items():
             run(inputs)
-            found.setdefault(kind, {}).update(
+            results.setdefault(kind, {}).update(
                 us=replayed_us(run, inputs, LAUNCHES), alone_us=replayed_us(run, inputs, 1)
             )
-    return {"bytes": moved, "floor_us": 1e6 * moved / copy_bytes_per_s, "contenders": found}
+    return {"bytes": size, "floor_us": 1e6 * size / copy_bytes_per_s, "contenders": results}
 
 
 def kernels(name: str, problem: Any, model: torch.nn.Module) -> dict[str, Run]:
     """The corpus's kernels for a problem, as contenders."""
-    family = next(each for each in FAMILIES if name.startswith(each))
+    family = next(prefix for prefix in FAMILIES if name.startswith(prefix))
     swizzled = problem.JUDGE["layout"] == "swizzled"
     contenders: dict[str, Run] = {}
     for path in FAMILIES[family]:
         function = load_kernel_module(KERNELS / path).kernel_function
-        named: dict[str, Any] = {"swizzled": True} if swizzled else {}
+        options: dict[str, Any] = {"swizzled": True} if swizzled else {}
         if family == "add_rmsnorm_nvfp4":
-            named |= {"weight": model.weight, "eps": problem.EPS}
+            options |= {"weight": model.weight, "eps": problem.EPS}
         if not swizzled or "swizzled" in function.__code__.co_varnames:
-            contenders[path.partition("/")[0]] = bind(function, named)
+            contenders[path.partition("/")[0]] = bind(function, options)
     return contenders
 
 
 def exact_values(problem: Any, model: torch.nn.Module, inputs: Sequence[Any]) -> torch.Tensor:
-    """What is quantized, in float64: [rows, N]."""
-    wide = problem.Model(*problem.get_init_inputs()).to("cuda", torch.float64)
-    wide.load_state_dict(model.double().state_dict())
+    """The values to quantize, in float64: [rows, N]."""
+    exact = problem.Model(*problem.get_init_inputs()).to("cuda", torch.float64)
+    exact.load_state_dict(model.double().state_dict())
     model.bfloat16()
-    values: torch.Tensor = wide.values(*(input_.double() for input_ in inputs))
+    values: torch.Tensor = exact.values(*(input_.double() for input_ in inputs))
     return values.reshape(-1, values.shape[-1])
 
 
@@ -135,8 +135,8 @@ def replayed_us(run: Run, inputs: Sequence[Any], launches: int) -> float:
     """Microseconds of one launch in a graph of so many: the median over replays."""
     timer = Timer("cuda:0")
 
-    def launch(*given: Any) -> Any:
-        return run(given)
+    def launch(*args: Any) -> Any:
+        return run(args)
 
     order = [0] * (launches * _REPLAYS)
     # The first call captures; both see the same tensors, so the second replays alone.

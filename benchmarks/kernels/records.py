@@ -65,7 +65,7 @@ def write_records(results_path: Path, root: Path) -> list[Path]:
     if not results["records"]:
         raise KbError(f"{results_path} holds no measured kernel")
     corpus = load_corpus(root)
-    found = {
+    measured_records = {
         slug: kernel_records(results["environment"], measured)
         for slug, measured in results["records"].items()
         if "failed" not in measured
@@ -75,20 +75,20 @@ def write_records(results_path: Path, root: Path) -> list[Path]:
     for kernel in corpus.kernels:
         entry = kernel.entry
         baselines = {*BASELINES, entry.derived_from}
-        kept = [record for record in entry.verified if record.baseline in baselines]
-        records = _merged(kept, found.get(entry.slug, []))
+        current = [record for record in entry.verified if record.baseline in baselines]
+        records = _merge(current, measured_records.get(entry.slug, []))
         kernels[entry.slug] = entry.model_copy(update={"verified": records})
-        _plan(changes, root / kernel.path, entry, records)
+        _plan_change(changes, root / kernel.path, entry, records)
     for technique in corpus.techniques:
-        new = [
+        examples = [
             record.model_copy(update={"shape": f"{slug} {record.shape}"})
             for slug in technique.entry.examples
-            for record in found.get(slug, [])
+            for record in measured_records.get(slug, [])
             if has_technique(technique.entry, record.gpu)
         ]
-        merged = _merged(technique.entry.verified, new)
-        own = own_records(technique.entry.model_copy(update={"verified": merged}), kernels)
-        _plan(changes, root / technique.path, technique.entry, own)
+        merged = _merge(technique.entry.verified, examples)
+        valid = own_records(technique.entry.model_copy(update={"verified": merged}), kernels)
+        _plan_change(changes, root / technique.path, technique.entry, valid)
     for path, text in changes.items():
         path.write_text(text, encoding="utf-8")
     return sorted(changes)
@@ -106,7 +106,7 @@ def has_technique(technique: Technique, gpu: str) -> bool:
 def kernel_records(environment: dict[str, Any], measured: dict[str, Any]) -> list[Verified]:
     """One record for each baseline that one kernel was timed against."""
     times = {name: _round(sample["median_ms"]) for name, sample in measured["times"].items()}
-    own = times.pop("kernel")
+    kernel_ms = times.pop("kernel")
     keys = ("gpu", "driver", "toolkit", "torch", "triton", "date")
     return [
         Verified(
@@ -115,19 +115,20 @@ def kernel_records(environment: dict[str, Any], measured: dict[str, Any]) -> lis
             dtype=measured["dtype"],
             baseline=name,
             baseline_ms=baseline,
-            measured_ms=own,
-            speedup=_round(baseline / own),
-            floor_fraction=_fraction(floor_ms(measured), own),
+            measured_ms=kernel_ms,
+            speedup=_round(baseline / kernel_ms),
+            floor_fraction=_fraction(floor_ms(measured), kernel_ms),
         )
         for name, baseline in times.items()
     ]
 
 
-def _fraction(floor: float | None, own: float) -> float | None:
-    """A share of the floor as it is recorded; None where there is no floor, or the kernel is far
-    below it, for the reference's operations then are no least: it multiplies zeros that the kernel
-    leaves out."""
-    return _round(floor / own) if floor is not None and floor / own < _BELOW_THE_FLOOR else None
+def _fraction(floor: float | None, ms: float) -> float | None:
+    """The share of the floor to record; None without a floor, or if the kernel is far below it.
+
+    Then the reference multiplies zeros that the kernel leaves out, so its operations are no bound.
+    """
+    return _round(floor / ms) if floor is not None and floor / ms < _BELOW_THE_FLOOR else None
 
 
 def floor_ms(measured: dict[str, Any]) -> float | None:
@@ -149,13 +150,13 @@ def _round(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-def _merged(old: Sequence[Verified], new: Sequence[Verified]) -> list[Verified]:
-    """All records; of one GPU, shape, dtype and baseline the new one."""
+def _merge(old: Sequence[Verified], new: Sequence[Verified]) -> list[Verified]:
+    """All records; a new one replaces the old one of its GPU, shape, dtype and baseline."""
     replaced = {_key(record) for record in new}
     return [*(record for record in old if _key(record) not in replaced), *new]
 
 
-def _plan(
+def _plan_change(
     changes: dict[Path, str], path: Path, entry: Kernel | Technique, records: Sequence[Verified]
 ) -> None:
     if list(records) == list(entry.verified):

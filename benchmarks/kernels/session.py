@@ -1,4 +1,4 @@
-"""What a measuring process does: times kernels one after another, each against its baselines."""
+"""The measuring process: times kernels one after another, each against its baselines."""
 
 import contextlib
 import functools
@@ -30,7 +30,7 @@ _EXACT = (torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool)
 
 
 class Session:
-    """What one measuring process keeps between kernels."""
+    """State that a measuring process keeps between kernels."""
 
     def __init__(self, corpus: Corpus, tune_seconds: float, *, dry: bool) -> None:
         self.files = {kernel.entry.slug: kernel for kernel in corpus.kernels}
@@ -44,24 +44,24 @@ class Session:
         self._floors = self.floors()
 
     def record(self, slug: str) -> dict[str, Any]:
-        """Measure one kernel; the record of it, or of why it failed."""
+        """Measure one kernel; the record, or the reason why it failed."""
         start = time.monotonic()
         try:
-            found = self.measure(slug)
+            record = self.measure(slug)
         except Exception as error:  # recorded; the rest goes on
-            found = {"failed": _line(error)}
+            record = {"failed": _error_line(error)}
         if not self.dry:
             torch.cuda.empty_cache()
-        took = round(time.monotonic() - start, 1)
-        return {**found, "floors": self._floors, "seconds": took}
+        seconds = round(time.monotonic() - start, 1)
+        return {**record, "floors": self._floors, "seconds": seconds}
 
     def floors(self) -> dict[str, float]:
         """Copy bandwidth in bytes/s and bfloat16 matrix rate in FLOP/s, measured here and now."""
-        small: dict[str, Any] = {"nbytes": 2**20, "sizes": (64,)} if self.dry else {}
-        found = measure_ceilings(self.device, **small)
+        options: dict[str, Any] = {"nbytes": 2**20, "sizes": (64,)} if self.dry else {}
+        ceilings = measure_ceilings(self.device, **options)
         return {
-            "copy_bytes_per_s": found.copy_bps,
-            "matmul_flop_per_s": found.matmul_flops["bfloat16"],
+            "copy_bytes_per_s": ceilings.copy_bps,
+            "matmul_flop_per_s": ceilings.matmul_flops["bfloat16"],
         }
 
     def module(self, slug: str) -> KernelModule:
@@ -74,26 +74,26 @@ class Session:
         """Configurations and their times, the fastest first; kept for kernels derived from it."""
         key = (slug, size, dtype)
         if key not in self._tuned:
-            chosen = candidates(module.tunables, module.defaults())
+            configs = candidates(module.tunables, module.defaults())
             if self.dry:
-                chosen = [dict(self.files[slug].entry.check_params)]
+                configs = [dict(self.files[slug].entry.check_params)]
             limit = self.tune_seconds
-            self._tuned[key] = tune(self.timer, module.kernel_function, chosen, inputs, limit)
+            self._tuned[key] = tune(self.timer, module.kernel_function, configs, inputs, limit)
         return self._tuned[key]
 
     def exchange(
         self, slug: str, base: str, size: tuple[int, ...], dtype: str, inputs: list[Any]
     ) -> None:
-        """Tune a kernel and its baseline, then let each try what the other found best."""
-        pair = [(each, self.module(each)) for each in (slug, base)]
-        found = [self.tuned(each, module, size, dtype, inputs) for each, module in pair]
-        for (each, module), mine, theirs in zip(pair, found, reversed(found), strict=True):
-            new = [] if self.dry else crossed(mine, theirs, module.tunables)
-            if new:
-                tried = [params for params, _ in mine] + new
+        """Tune a kernel and its baseline, then try the best configurations of each on the other."""
+        modules = [(name, self.module(name)) for name in (slug, base)]
+        rankings = [self.tuned(name, module, size, dtype, inputs) for name, module in modules]
+        for (name, module), own, other in zip(modules, rankings, reversed(rankings), strict=True):
+            additions = [] if self.dry else crossed(own, other, module.tunables)
+            if additions:
+                configurations = [params for params, _ in own] + additions
                 limit = self.tune_seconds
-                ranked = tune(self.timer, module.kernel_function, tried, inputs, limit)
-                self._tuned[each, size, dtype] = ranked
+                ranked = tune(self.timer, module.kernel_function, configurations, inputs, limit)
+                self._tuned[name, size, dtype] = ranked
 
     def measure(self, slug: str) -> dict[str, Any]:
         """Check one kernel, tune it, and time it against its baselines."""
@@ -103,43 +103,43 @@ class Session:
         dtype = best_dtype(entry)
         number_format = torch_dtype(dtype)
         inputs = module.make_inputs(list(size), number_format, self.device, 1)
-        needed = sets_needed(_nbytes(inputs), self.l2_bytes)
+        set_count = sets_needed(_nbytes(inputs), self.l2_bytes)
         sets = [inputs] + [
             module.make_inputs(list(size), number_format, self.device, 2 + index)
-            for index in range(min(needed, _MAX_SETS) - 1)
+            for index in range(min(set_count, _MAX_SETS) - 1)
         ]
 
         base = entry.derived_from
         errors: dict[str, str] = {}
         if base is not None:
-            with _noted(errors, base):
+            with _recorded_error(errors, base):
                 self.exchange(slug, base, size, dtype, inputs)
         ranked = self.tuned(slug, module, size, dtype, inputs)
         params, norm_error, wrong = _first_correct(module, ranked, inputs)
         contenders: dict[str, Run] = {"kernel": bind(module.kernel_function, params)}
         parameters = {"kernel": params}
         if base is not None and base not in errors:
-            with _noted(errors, base):
+            with _recorded_error(errors, base):
                 base_module = self.module(base)
-                best = self.tuned(base, base_module, size, dtype, inputs)
-                parameters[base], _, _ = _first_correct(base_module, best, inputs)
+                base_ranked = self.tuned(base, base_module, size, dtype, inputs)
+                parameters[base], _, _ = _first_correct(base_module, base_ranked, inputs)
                 contenders[base] = bind(base_module.kernel_function, parameters[base])
-        contenders["eager"] = lambda given: module.reference(*given)
+        contenders["eager"] = lambda args: module.reference(*args)
         if not self.dry:
-            with _noted(errors, "torch.compile"):
+            with _recorded_error(errors, "torch.compile"):
                 contenders["torch.compile"] = _compiled(module.reference, inputs)
             if module.library is not None:
-                with _noted(errors, LIBRARY):
+                with _recorded_error(errors, LIBRARY):
                     contenders[LIBRARY] = _checked_library(module, module.library, inputs)
         rounds = 3 if self.dry else _ROUNDS
         times = interleave(self.timer, contenders, sets, rounds)
-        moved = _nbytes(inputs) + _nbytes(as_tuple(contenders["kernel"](inputs)))
+        size_bytes = _nbytes(inputs) + _nbytes(as_tuple(contenders["kernel"](inputs)))
         return {
             "op": entry.op, "language": entry.language, "dtype": dtype, "size": list(size),
             "inputs": [_describe(value) for value in inputs], "input_sets": len(sets),
             "params": parameters, "norm_error": norm_error, "wrong_configurations": wrong,
             "tuning": [{"params": p, "ms": ms} for p, ms in ranked],
-            "bytes": moved, "flops": _flops(module.reference, inputs),
+            "bytes": size_bytes, "flops": _flops(module.reference, inputs),
             "times": {
                 name: {
                     "median_ms": summary.median, "p10_ms": summary.p10, "p90_ms": summary.p90,
@@ -184,20 +184,20 @@ def _first_correct(
     expected = _expected(module, inputs)
     wrong: list[dict[str, Any]] = []
     for params, _ in ranked:
-        found = compare(module.kernel_function(*inputs, **params), expected, agrees=module.agrees)
-        if found.problem is None:
-            return params, found.norm_error, wrong
-        wrong.append({"params": params, "problem": found.problem})
+        result = compare(module.kernel_function(*inputs, **params), expected, agrees=module.agrees)
+        if result.problem is None:
+            return params, result.norm_error, wrong
+        wrong.append({"params": params, "problem": result.problem})
     raise RuntimeError(f"no configuration is right: {wrong[0]['problem']}")
 
 
 def _expected(module: KernelModule, inputs: list[Any]) -> tuple[torch.Tensor, ...]:
     """The reference on wider inputs, rounded to its own dtypes; as it is where bits count."""
-    plain = as_tuple(module.reference(*inputs))
-    if any(output.dtype in _EXACT for output in plain):
-        return plain
-    wide = as_tuple(module.reference(*(_widen(value) for value in inputs)))
-    return tuple(w.to(p.dtype) for w, p in zip(wide, plain, strict=True))
+    outputs = as_tuple(module.reference(*inputs))
+    if any(output.dtype in _EXACT for output in outputs):
+        return outputs
+    exact = as_tuple(module.reference(*(_widen(value) for value in inputs)))
+    return tuple(value.to(output.dtype) for value, output in zip(exact, outputs, strict=True))
 
 
 def _widen(value: Any) -> Any:
@@ -208,32 +208,32 @@ def _widen(value: Any) -> Any:
 
 def _checked_library(module: KernelModule, library: Callable[..., Any], inputs: list[Any]) -> Run:
     outputs = as_tuple(library(*inputs))
-    # Its values: of equal ones it may name others.
-    values = [
-        (got, want)
-        for got, want in zip(outputs, _expected(module, inputs), strict=True)
-        if want.is_floating_point()
+    # Values only: among equal values the library may choose other indices.
+    pairs = [
+        (actual, expected)
+        for actual, expected in zip(outputs, _expected(module, inputs), strict=True)
+        if expected.is_floating_point()
     ]
-    found = compare(tuple(got for got, _ in values), tuple(want for _, want in values))
-    if found.problem is not None:
-        raise ValueError(found.problem)
-    return lambda given: library(*given)
+    result = compare(tuple(actual for actual, _ in pairs), tuple(expected for _, expected in pairs))
+    if result.problem is not None:
+        raise ValueError(result.problem)
+    return lambda args: library(*args)
 
 
 def _compiled(reference: Callable[..., Any], inputs: list[Any]) -> Run:
     torch._dynamo.reset()  # the limit on recompilations counts over all kernels otherwise
     compiled = torch.compile(reference, dynamic=False)
     compiled(*inputs)
-    return lambda given: compiled(*given)
+    return lambda args: compiled(*args)
 
 
 @contextlib.contextmanager
-def _noted(errors: dict[str, str], baseline: str) -> Iterator[None]:
-    """Note why a baseline cannot be timed: the others still stand."""
+def _recorded_error(errors: dict[str, str], baseline: str) -> Iterator[None]:
+    """Record why a baseline cannot be timed; the others still count."""
     try:
         yield
     except Exception as error:
-        errors[baseline] = _line(error)
+        errors[baseline] = _error_line(error)
 
 
 def _nbytes(values: Sequence[Any]) -> int:
@@ -244,16 +244,16 @@ def _flops(reference: Callable[..., Any], inputs: list[Any]) -> int:
     """FLOPs of the matrix products in the reference: PyTorch's own count, but of attention."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    own = {getattr(torch.ops.aten, name): _attention_flops(at) for name, at in _ATTENTION.items()}
-    with FlopCounterMode(display=False, custom_mapping=own) as counter:
+    custom = {getattr(torch.ops.aten, op): _attention_flops(pos) for op, pos in _ATTENTION.items()}
+    with FlopCounterMode(display=False, custom_mapping=custom) as counter:
         reference(*inputs)
     return int(counter.get_total_flops())
 
 
 # PyTorch's operators for attention, and the position of `is_causal` among their arguments.
 _ATTENTION = {
-    f"_scaled_dot_product_{name}_attention": at
-    for name, at in (("flash", 4), ("efficient", 6), ("cudnn", 6))
+    f"_scaled_dot_product_{name}_attention": position
+    for name, position in (("flash", 4), ("efficient", 6), ("cudnn", 6))
 }
 
 
@@ -261,13 +261,13 @@ def _attention_flops(causal_at: int) -> Callable[..., int]:
     """Two products of queries with the keys that they may see. PyTorch 2.11's count refuses heads
     that share keys, and no version's knows of the causal mask."""
 
-    def count(query: Any, key: Any, value: Any, *rest: Any, **named: Any) -> int:
+    def count(query: Any, key: Any, value: Any, *arguments: Any, **options: Any) -> int:
         batch, heads, queries, width = query
         keys = key[-2]
-        place = causal_at - 3
-        causal = named.get("is_causal", rest[place] if len(rest) > place else False)
-        seen = sum(min(q + 1, keys) for q in range(queries)) if causal else queries * keys
-        return int(2 * batch * heads * seen * (width + value[-1]))
+        index = causal_at - 3
+        causal = options.get("is_causal", arguments[index] if len(arguments) > index else False)
+        scores = sum(min(q + 1, keys) for q in range(queries)) if causal else queries * keys
+        return int(2 * batch * heads * scores * (width + value[-1]))
 
     return count
 
@@ -278,5 +278,5 @@ def _describe(value: Any) -> Any:
     return value
 
 
-def _line(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]

@@ -1,4 +1,4 @@
-"""Write docs/kernels.md: every kernel of the corpus with what was measured of it.
+"""Write docs/kernels.md: every kernel of the corpus with its measurements.
 
     python -m benchmarks.kernels.table
 
@@ -59,7 +59,7 @@ def page(kernels: Sequence[Kernel]) -> str:
                 same = [
                     record for record in records if (record.shape, record.dtype) == (shape, dtype)
                 ]
-                rows.append(_measured(kernel, same, slow))
+                rows.append(_row(kernel, same, slow))
         lines.append(table(_COLUMNS, rows))
     if missing := [kernel for kernel in _by_operator(kernels) if not kernel.verified]:
         lines += ["", "## Not measured", ""]
@@ -83,14 +83,14 @@ def _nvfp4_part(results: dict[str, Any]) -> list[str]:
     columns = ("problem", "kernel", "right", "us", "over torch.compile", "of the copy floor")
     rows = [
         [
-            f"`{name}`", kind, found["problem"] or "yes",
-            f"{found['us']:.2f} ({found['alone_us']:.2f})",
-            f"{problem['contenders']['torch.compile']['us'] / found['us']:.2f}x",
-            f"{problem['floor_us'] / found['us']:.2f}",
+            f"`{name}`", kind, result["problem"] or "yes",
+            f"{result['us']:.2f} ({result['alone_us']:.2f})",
+            f"{problem['contenders']['torch.compile']['us'] / result['us']:.2f}x",
+            f"{problem['floor_us'] / result['us']:.2f}",
         ]
         for name, problem in results["problems"].items()
         for kind in ("triton", "cuda")
-        if (found := problem["contenders"].get(kind)) is not None
+        if (result := problem["contenders"].get(kind)) is not None
     ]  # fmt: skip
     return [*lines, table(columns, rows)]
 
@@ -99,29 +99,29 @@ def _by_operator(kernels: Sequence[Kernel]) -> list[Kernel]:
     return sorted(kernels, key=lambda kernel: (kernel.op, bool(kernel.derived_from), kernel.slug))
 
 
-def _measured(kernel: Kernel, records: Sequence[Verified], slow: Collection[str]) -> list[str]:
+def _row(kernel: Kernel, records: Sequence[Verified], slow: Collection[str]) -> list[str]:
     speedups = {
         record.baseline: "slow" if record.baseline in slow else f"{record.speedup:.2f}x"
         for record in records
     }
     first = records[0]
     fraction = "-" if first.floor_fraction is None else f"{first.floor_fraction:.2f}"
-    over = [speedups.get(name, "-") for name in (kernel.derived_from or "", *BASELINES)]
+    ratios = [speedups.get(name, "-") for name in (kernel.derived_from or "", *BASELINES)]
     return [
         f"`{kernel.slug}`", ", ".join(kernel.techniques) or "plain",
-        f"{first.shape}, {first.dtype}", f"{first.measured_ms:.4g}", *over, fraction,
+        f"{first.shape}, {first.dtype}", f"{first.measured_ms:.4g}", *ratios, fraction,
     ]  # fmt: skip
 
 
 def _versions(gpu: str, kernels: Sequence[Kernel]) -> str:
-    found = {
+    versions = {
         f"torch {verified.torch}, triton {verified.triton}, CUDA {verified.toolkit}, "
         f"driver {verified.driver}, {verified.date}"
         for kernel in kernels
         for verified in kernel.verified
         if verified.gpu == gpu
     }
-    return "; ".join(sorted(found)) + "."
+    return "; ".join(sorted(versions)) + "."
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def cuda_timer() -> Timer:
 
     def time_call(run: Run, inputs: Sequence[Any]) -> float:
         (ms,) = timer.time(
-            lambda *given: run(given), [inputs], [0], "events", hold_cycles=_HOLD_CYCLES
+            lambda *args: run(args), [inputs], [0], "events", hold_cycles=_HOLD_CYCLES
         )
         return ms
 
@@ -52,14 +52,14 @@ def interleave(
 
     Times are in milliseconds.
     """
-    order = random.Random(0)
+    generator = random.Random(0)
     names = list(contenders)
     sets = itertools.cycle(input_sets)
     for name in names:
         contenders[name](input_sets[0])  # compiles, and fills caches of descriptors and the like
     times: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
-        order.shuffle(names)
+        generator.shuffle(names)
         for name in names:
             times[name].append(timer(contenders[name], next(sets)))
     return {name: summarise(values) for name, values in times.items()}

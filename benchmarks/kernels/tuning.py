@@ -40,25 +40,25 @@ def candidates(
 
 
 def crossed(
-    mine: Sequence[tuple[Params, float]],
-    theirs: Sequence[tuple[Params, float]],
+    own: Sequence[tuple[Params, float]],
+    other: Sequence[tuple[Params, float]],
     tunables: Mapping[str, Sequence[Any]],
 ) -> list[Params]:
-    """This kernel's best configuration with the values that another kernel's best ones have.
+    """This kernel's best configuration with values of another kernel's best ones.
 
     Two kernels that differ in one technique are compared fairly only if each has tried the tile
     sizes that the other found: a random subset may miss them.
     """
-    if "tune" in tunables or not mine:
+    if "tune" in tunables or not own:
         return []
-    seen = [params for params, _ in mine]
-    found: list[Params] = []
-    for params, _ in theirs[:_EXCHANGED]:
+    tried = [params for params, _ in own]
+    configurations: list[Params] = []
+    for params, _ in other[:_EXCHANGED]:
         shared = {k: v for k, v in params.items() if k in tunables and v in tunables[k]}
-        new = {**mine[0][0], **shared}
-        if new not in seen and new not in found:
-            found.append(new)
-    return found
+        candidate = {**own[0][0], **shared}
+        if candidate not in tried and candidate not in configurations:
+            configurations.append(candidate)
+    return configurations
 
 
 def tune(
