@@ -45,9 +45,9 @@ GOLDEN_TEXTS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--trained", type=Path, metavar="WEIGHTS", help="safetensors of training")
-    what.add_argument("--base", type=Path, metavar="DIR", help="write all-MiniLM-L6-v2 to DIR")
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--trained", type=Path, metavar="WEIGHTS", help="safetensors of training")
+    mode.add_argument("--base", type=Path, metavar="DIR", help="write all-MiniLM-L6-v2 to DIR")
     parser.add_argument("--start", type=Path, help="folder of the model that training began with")
     parser.add_argument("--manifest", type=Path, help="of the training set")
     parser.add_argument("--folder", type=Path, default=MODEL_FOLDER)
@@ -132,9 +132,9 @@ def write_base(folder: Path) -> int:
         The package's weights are not the published ones.
     """
     weights = base_folder() / BASE_FILE
-    if (found := _sha256(weights)) != BASE_SHA256:
+    if (digest := _sha256(weights)) != BASE_SHA256:
         raise SystemExit(
-            f"{BASE_PACKAGE}'s {BASE_FILE} has sha256 {found}, not {BASE_SHA256}: "
+            f"{BASE_PACKAGE}'s {BASE_FILE} has sha256 {digest}, not {BASE_SHA256}: "
             "it is not the published model, so nothing is exported"
         )
     source = {

@@ -99,10 +99,10 @@ class _Graph:
         return outputs
 
     def node(
-        self, op: str, inputs: Sequence[str], *, domain: str = "", output: str = "", **more: Any
+        self, op: str, inputs: Sequence[str], *, domain: str = "", output: str = "", **attrs: Any
     ) -> str:
         name = output or f"{op}.{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [name], name=name, domain=domain, **more))
+        self.nodes.append(helper.make_node(op, inputs, [name], name=name, domain=domain, **attrs))
         return name
 
     def linear(self, x: str, name: str, matrix: Float32, bias: Float32) -> str:

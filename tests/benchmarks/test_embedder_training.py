@@ -13,7 +13,7 @@ from benchmarks.embedder.training import train as training
 from benchmarks.embedder.training.batches import batches
 from benchmarks.embedder.training.dataset import build
 from benchmarks.embedder.training.exclusion import EVALUATION, Exclusion
-from benchmarks.embedder.training.model import Encoder, mixed, read_start
+from benchmarks.embedder.training.model import Encoder, mix, read_start
 from benchmarks.embedder.training.records import MANIFEST_FILE, TrainingSet
 from benchmarks.embedder.training.sources import (
     TrainingPackage,
@@ -105,14 +105,14 @@ def test_the_whole_pipeline_runs_in_small_and_learns(tmp_path):
     training.torch.set_num_threads(1)  # threads that wait for each other cost more than they give
     device = training.torch.device("cpu")
     start = read_start(MODEL_FOLDER / MODEL_FILE)
-    texts = Texts.of(data, MODEL_FOLDER / TOKENIZER_FILE, 32, 16, device)
+    texts = Texts.tokenize(data, MODEL_FOLDER / TOKENIZER_FILE, 32, 16, device)
     trial = PLAN.trial.model_copy(update={"steps": 3, "batch": 8})
     before = _loss_of_docstrings(Encoder(start).eval(), data, texts)
     model = training.train(data, texts, start, trial, device)
     assert _loss_of_docstrings(model, data, texts) < 0.9 * before
 
     weights = tmp_path / "smoke.safetensors"
-    save_file(mixed((0.5, model.arrays()), (0.5, start)), weights)
+    save_file(mix((0.5, model.arrays()), (0.5, start)), weights)
     write_trained(
         weights,
         MODEL_FOLDER,

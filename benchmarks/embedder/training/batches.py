@@ -34,25 +34,25 @@ def batches(
     pools, kinds
         As `train.Trial` has them.
     """
-    chance = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     members: dict[str, list[int]] = {}
-    for at, pair in enumerate(pairs):
+    for index, pair in enumerate(pairs):
         if kinds.get(pair.kind, 0) > 0:
-            members.setdefault(POOL_OF[documents[pair.document].language], []).append(at)
+            members.setdefault(POOL_OF[documents[pair.document].language], []).append(index)
     names = [name for name in pools if members.get(name) and pools[name] > 0]
     shares = np.array([pools[name] for name in names])
-    streams = {name: _stream(members[name], pairs, documents, kinds, chance) for name in names}
+    streams = {name: _stream(members[name], pairs, documents, kinds, generator) for name in names}
     sizes = {
-        name: min(size, len({documents[pairs[at].document].group for at in members[name]}))
+        name: min(size, len({documents[pairs[index].document].group for index in members[name]}))
         for name in names
     }
     while True:
-        name = names[chance.choice(len(names), p=shares / shares.sum())]
-        chosen: dict[int, int] = {}
-        while len(chosen) < sizes[name]:
-            at = next(streams[name])
-            chosen.setdefault(documents[pairs[at].document].group, at)
-        yield np.array(list(chosen.values()))
+        name = names[generator.choice(len(names), p=shares / shares.sum())]
+        batch: dict[int, int] = {}
+        while len(batch) < sizes[name]:
+            index = next(streams[name])
+            batch.setdefault(documents[pairs[index].document].group, index)
+        yield np.array(list(batch.values()))
 
 
 def _stream(
@@ -60,18 +60,18 @@ def _stream(
     pairs: Sequence[Pair],
     documents: Sequence[Document],
     kinds: Mapping[Kind, float],
-    chance: np.random.Generator,
+    generator: np.random.Generator,
 ) -> Iterator[int]:
     """Yield pairs of a pool without end: in each pass every one, or a weighted part, in a new
     order."""
     weights = np.array(
         [
-            kinds[pairs[at].kind]
-            * (ENTRY_WEIGHT if documents[pairs[at].document].language == "entry" else 1.0)
-            for at in pool
+            kinds[pairs[index].kind]
+            * (ENTRY_WEIGHT if documents[pairs[index].document].language == "entry" else 1.0)
+            for index in pool
         ]
     )
     while True:
-        # Whole times as often as the weight says, and once more by chance for the rest.
-        counts = np.floor(weights).astype(int) + (chance.random(len(pool)) < weights % 1)
-        yield from chance.permutation(np.repeat(np.array(pool), counts)).tolist()
+        # The integer part of the weight, and once more with its fraction as the probability.
+        counts = np.floor(weights).astype(int) + (generator.random(len(pool)) < weights % 1)
+        yield from generator.permutation(np.repeat(np.array(pool), counts)).tolist()

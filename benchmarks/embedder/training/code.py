@@ -45,8 +45,8 @@ _CODE_LIKE = re.compile(r"[=;{}]|\w\(|->|\bif\b.*:$|^\W")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A document with the queries that it answers."""
+class Example:
+    """A document and the queries that it answers."""
 
     document: Document
     fold: str
@@ -57,59 +57,60 @@ class Found:
     queries: tuple[tuple[Kind, str], ...]
 
 
-def pairs_of_file(file: SourceFile) -> Iterator[Found]:
+def pairs_of_file(file: SourceFile) -> Iterator[Example]:
     """Every function of a file that is worth finding."""
     if file.path.suffix.lower() not in PYTHON_SUFFIXES | CPP_SUFFIXES:
         return
     bare, documented = without_documentation(file.path, file.text)
     pieces = [piece for piece in chunk_file(file.path, bare) if piece.symbol]
-    described: dict[int, list[Documented]] = {}
-    for each in documented:
-        holders = (at for at, p in enumerate(pieces) if p.start_line <= each.line <= p.end_line)
-        described.setdefault(next(holders, -1), []).append(each)
+    documented_at: dict[int, list[Documented]] = {}
+    for function in documented:
+        line = function.line
+        holders = (i for i, p in enumerate(pieces) if p.start_line <= line <= p.end_line)
+        documented_at.setdefault(next(holders, -1), []).append(function)
     # Later parts of an over-long function have its name, too.
-    first = {piece.symbol: at for at, piece in reversed(list(enumerate(pieces)))}
-    for at in sorted(first.values()):
-        if _worth(pieces[at]):
-            yield from _variants(file, pieces[at], described.get(at, []))
+    first = {piece.symbol: number for number, piece in reversed(list(enumerate(pieces)))}
+    for number in sorted(first.values()):
+        if _is_long_enough(pieces[number]):
+            yield from _variants(file, pieces[number], documented_at.get(number, []))
 
 
-def _worth(piece: Piece) -> bool:
+def _is_long_enough(piece: Piece) -> bool:
     lines = sum(bool(line.strip()) for line in piece.text.split("\n"))
     return lines >= MIN_LINES and len(_SPACE.sub("", piece.text)) >= MIN_LETTERS
 
 
-def _variants(file: SourceFile, piece: Piece, documented: list[Documented]) -> Iterator[Found]:
-    """The function as it stands, and once more without each comment that asks for it."""
+def _variants(file: SourceFile, piece: Piece, documented: list[Documented]) -> Iterator[Example]:
+    """The function as it stands, and once more without each comment that is a query for it."""
     symbol = piece.symbol or ""
     queries: list[tuple[Kind, str]] = []
-    for each in documented:
-        first = first_sentence(each.doc)
-        sentences = (first, second_sentence(each.doc, first))
-        queries += [("docstring", text) for text in sentences if is_query(text, each.symbol)]
+    for function in documented:
+        first = first_sentence(function.doc)
+        sentences = (first, second_sentence(function.doc, first))
+        queries += [("docstring", text) for text in sentences if is_query(text, function.symbol)]
     queries += [("error", text) for text in error_texts(piece.text)[:1]]
     if piece.language != "python":  # which has names enough in what documents it
         queries.append(("symbol", spoken(symbol)))
-    yield _found(file, piece, piece.text, tuple(queries))
-    for sentence, rest in _comments(piece.text, symbol)[:MAX_COMMENTS]:
-        yield _found(file, piece, rest, (("comment", sentence),))
+    yield _example(file, piece, piece.text, tuple(queries))
+    for sentence, stripped in _comments(piece.text, symbol)[:MAX_COMMENTS]:
+        yield _example(file, piece, stripped, (("comment", sentence),))
 
 
-def _found(
+def _example(
     file: SourceFile, piece: Piece, code: str, queries: tuple[tuple[Kind, str], ...]
-) -> Found:
+) -> Example:
     symbol = piece.symbol or ""
-    text = embedded(
+    text = embedded_text(
         Chunk("", "code", file.package, symbol, str(file.path), 1, 1, piece.language, code, symbol)
     )
     if piece.language in {"python", "cpp"}:
         text = text[:MAX_HOST_CHARS]
     document = Document(text, piece.language, file.package, group=-1)
-    return Found(document, fold_key(piece.text, piece.language), symbol, code, queries)
+    return Example(document, fold_key(piece.text, piece.language), symbol, code, queries)
 
 
-def embedded(chunk: Chunk) -> str:
-    """What the product embeds of a chunk, with its white space as one space each."""
+def embedded_text(chunk: Chunk) -> str:
+    """The text that the product embeds of a chunk, with white space collapsed."""
     header, _, content = chunk.embedding_text().partition("\n")
     return f"{header}\n{_SPACE.sub(' ', content).strip()}"[:MAX_CHARS]
 
@@ -145,9 +146,9 @@ def spoken(symbol: str) -> str:
 
 def _comments(code: str, symbol: str) -> list[tuple[str, str]]:
     """Comments that read as sentences, each with the code that it was taken out of."""
-    found: list[tuple[str, str]] = []
+    comments: list[tuple[str, str]] = []
     for match in _LINE_COMMENT.finditer(code[:READ_CHARS]):
         sentence = match[1]
         if not _CODE_LIKE.search(sentence) and refusal(sentence, symbol) is None:
-            found.append((sentence, code[: match.start(1)] + code[match.end(1) :]))
-    return found
+            comments.append((sentence, code[: match.start(1)] + code[match.end(1) :]))
+    return comments

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.embedder.training.code import spoken
 from benchmarks.embedder.training.entries import QUESTIONS_FILE, entry_pairs
 from benchmarks.embedder.training.exclusion import Exclusion, evaluation_exclusion
-from benchmarks.embedder.training.harvests import GPU_LANGUAGES, Harvest, harvested
+from benchmarks.embedder.training.harvests import GPU_LANGUAGES, Harvest, harvest_all
 from benchmarks.embedder.training.records import Document, Kind, Pair, TrainingSet
 from benchmarks.embedder.training.sources import TrainingPackage, files_of, training_packages
 from benchmarks.retrieval.sentences import normalized
@@ -32,7 +32,7 @@ MIN_NAME_WORDS = 2
 MAX_NAMESAKES = 6
 """Functions of one name from which pairs are made: a name that more have is as good as none."""
 NAMED_LANGUAGES = frozenset({"triton", "cuda", "python"})
-_NOTED = ("name", "version", "sha256", "licence", "held_out")
+_PACKAGE_FIELDS = ("name", "version", "sha256", "licence", "held_out")
 _VERSIONS = ("tree-sitter", "tree-sitter-python", "tree-sitter-cpp", "bm25s", "numpy")
 
 
@@ -45,12 +45,12 @@ def main() -> None:
     cache = Cache()
     packages = training_packages()
     exclusion = evaluation_exclusion(cache)
-    known, sentences = len(exclusion.known), len(exclusion.sentences)
-    print(f"excluded: {known:,} runs, {sentences:,} sentences", flush=True)
-    built = build(packages, cache, exclusion, QUESTIONS_FILE, arguments.workers)
-    built.write(arguments.out)
-    print(f"{len(built.documents):,} documents, {len(built.pairs):,} pairs")
-    for name, count in sorted(built.manifest["kinds"].items()):
+    runs, sentences = len(exclusion.known), len(exclusion.sentences)
+    print(f"excluded: {runs:,} runs, {sentences:,} sentences", flush=True)
+    training_set = build(packages, cache, exclusion, QUESTIONS_FILE, arguments.workers)
+    training_set.write(arguments.out)
+    print(f"{len(training_set.documents):,} documents, {len(training_set.pairs):,} pairs")
+    for name, count in sorted(training_set.manifest["kinds"].items()):
         print(f"  {name}: {count:,}")
 
 
@@ -62,13 +62,13 @@ def build(
     workers: int = 1,
 ) -> TrainingSet:
     """The set of these packages and, where `questions` is given, of our own entries."""
-    held = Exclusion()  # what validates: near-duplicates of it are not trained on
+    validation = Exclusion()  # near-duplicates of the validation set are not trained on
     for package in packages:
         if package.held_out:
-            held.add_files((str(file.path), file.text) for file in files_of(package, cache))
+            validation.add_files((str(file.path), file.text) for file in files_of(package, cache))
     assembly = _Assembly()
     notes = []
-    for harvest in harvested(packages, cache, exclusion, held, workers):
+    for harvest in harvest_all(packages, cache, exclusion, validation, workers):
         assembly.add(harvest)
         notes.append((harvest.package, harvest.left_out))
     if questions is not None:
@@ -91,14 +91,14 @@ class _Assembly:
 
     def add(self, harvest: Harvest) -> None:
         held_out = harvest.package.held_out
-        for found in harvest.found:
-            document = found.document
+        for example in harvest.examples:
+            document = example.document
             document.text = document.text[: MOST_CHARS.get(document.language, MOST_CHARS_GPU)]
-            fold = found.fold or document.text
-            if self._is_new(f"{fold}\0{found.code}"):
+            fold = example.fold or document.text
+            if self._is_new(f"{fold}\0{example.code}"):
                 group = self._group(fold)
-                self.symbols.setdefault(group, found.symbol)
-                self._add(document, group, found.queries, held_out)
+                self.symbols.setdefault(group, example.symbol)
+                self._add(document, group, example.queries, held_out)
         for heading, section in harvest.sections:
             if self._is_new(section.text):
                 group = self._group(section.text)
@@ -111,21 +111,21 @@ class _Assembly:
 
     def unambiguous(self) -> list[Pair]:
         """The pairs without those whose words ask for several functions."""
-        asked: dict[str, set[int]] = {}
+        groups: dict[str, set[int]] = {}
         for pair in self.pairs:
             group = self.documents[pair.document].group
-            asked.setdefault(normalized(pair.query), set()).add(group)
+            groups.setdefault(normalized(pair.query), set()).add(group)
         return [
             pair
             for pair in self.pairs
-            if len(asked[normalized(pair.query)]) <= (MAX_SHARED if pair.kind != "symbol" else 1)
+            if len(groups[normalized(pair.query)]) <= (MAX_SHARED if pair.kind != "symbol" else 1)
             and len(pair.query.split()) > 1
         ]
 
     def _is_new(self, key: str) -> bool:
-        known = key in self._seen
+        is_known = key in self._seen
         self._seen.add(key)
-        return not known
+        return not is_known
 
     def _group(self, key: str) -> int:
         return self._groups.setdefault(key, len(self._groups))
@@ -141,17 +141,17 @@ class _Assembly:
 
 
 def _compacted(documents: list[Document], pairs: list[Pair]) -> tuple[list[Document], list[Pair]]:
-    """Without documents that no query is left for; those for a GPU stay as negatives."""
-    asked = {pair.document for pair in pairs}
-    kept = [
-        at
-        for at, document in enumerate(documents)
-        if at in asked or document.language in GPU_LANGUAGES
+    """Drop documents without a query; those for a GPU stay as negatives."""
+    answered = {pair.document for pair in pairs}
+    indices = [
+        index
+        for index, document in enumerate(documents)
+        if index in answered or document.language in GPU_LANGUAGES
     ]
-    place = {at: new for new, at in enumerate(kept)}
+    position = {index: new for new, index in enumerate(indices)}
     for pair in pairs:
-        pair.document = place[pair.document]
-    return [documents[at] for at in kept], pairs
+        pair.document = position[pair.document]
+    return [documents[index] for index in indices], pairs
 
 
 def analogues(documents: Sequence[Document], symbols: Mapping[int, str], most: int) -> list[Pair]:
@@ -160,27 +160,27 @@ def analogues(documents: Sequence[Document], symbols: Mapping[int, str], most: i
     Two authors who call a function `chunk_scan_fwd_kernel` mean the same operator; what they wrote
     differs. A function is asked with as a pasted one is: without its header.
     """
-    named: dict[str, dict[int, int]] = {}
-    for at, document in enumerate(documents):
+    by_name: dict[str, dict[int, int]] = {}
+    for index, document in enumerate(documents):
         symbol = symbols.get(document.group)
         if symbol is None or document.language not in NAMED_LANGUAGES:
             continue
         words = spoken(symbol.rsplit("::", 1)[-1].rsplit(".", 1)[-1])
         if len(words.split()) >= MIN_NAME_WORDS:
-            named.setdefault(words, {}).setdefault(document.group, at)
+            by_name.setdefault(words, {}).setdefault(document.group, index)
     pairs: list[Pair] = []
-    for _, functions in sorted(named.items()):
-        ats = list(functions.values())
-        if not 2 <= len(ats) <= MAX_NAMESAKES:
+    for _, functions in sorted(by_name.items()):
+        indices = list(functions.values())
+        if not 2 <= len(indices) <= MAX_NAMESAKES:
             continue
-        for at in ats:
+        for index in indices:
             others = [
                 other
-                for other in ats
-                if documents[other].package != documents[at].package
-                and documents[other].held_out == documents[at].held_out
+                for other in indices
+                if documents[other].package != documents[index].package
+                and documents[other].held_out == documents[index].held_out
             ]
-            pairs += [Pair("", other, "analogue", asked_with=at) for other in others[:most]]
+            pairs += [Pair("", other, "analogue", asked_with=index) for other in others[:most]]
     return pairs
 
 
@@ -190,11 +190,11 @@ def _manifest(
     pairs: list[Pair],
     documents: list[Document],
 ) -> dict[str, Any]:
-    of_package = Counter(document.package for document in documents)
+    document_counts = Counter(document.package for document in documents)
     return {
         "packages": [
-            {name: getattr(package, name) for name in _NOTED}
-            | {"documents": of_package[package.name], "left_out": dict(left_out)}
+            {name: getattr(package, name) for name in _PACKAGE_FIELDS}
+            | {"documents": document_counts[package.name], "left_out": dict(left_out)}
             for package, left_out in notes
         ],
         "excluded": {

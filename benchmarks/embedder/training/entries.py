@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.embedder.training.code import embedded
+from benchmarks.embedder.training.code import embedded_text
 from benchmarks.embedder.training.records import Kind
 from ingest.corpus_source import corpus_state
 from kb.corpus.loader import shipped_corpus
@@ -31,21 +31,22 @@ def entry_pairs(
         if chunk.role == "question":
             continue
         chunks.setdefault(f"{chunk.kind}:{chunk.entry}", []).append(chunk)
-    asked: dict[str, list[tuple[Kind, str]]] = {}
+    by_chunk: dict[str, list[tuple[Kind, str]]] = {}
     for slug, rows in load_yaml(questions.read_text(encoding="utf-8")).items():
         entry = chunks.get(f"technique:{slug}")
         if entry is None:
             raise ValueError(f"{questions}: the corpus has no technique {slug}")
-        for at, row in enumerate(rows):
+        for number, row in enumerate(rows):
             sections = [chunk for chunk in entry if chunk.section != "card"]
-            turn = at % max(len(sections), 1)
-            turned = sections[turn:] + sections[:turn]
-            for chunk in [entry[0], *turned[:SECTIONS_OF_A_QUESTION]]:
-                asked.setdefault(chunk.id, []).append(("question", " ".join(row["text"].split())))
+            offset = number % max(len(sections), 1)
+            rotated = sections[offset:] + sections[:offset]
+            for chunk in [entry[0], *rotated[:SECTIONS_OF_A_QUESTION]]:
+                text = " ".join(row["text"].split())
+                by_chunk.setdefault(chunk.id, []).append(("question", text))
     for name, entry in chunks.items():
         for chunk in entry:
-            queries = asked.get(chunk.id, [])
+            queries = by_chunk.get(chunk.id, [])
             if chunk.section:
                 section = "" if chunk.section == "card" else f": {chunk.section}"
                 queries.append(("heading", chunk.title + section))
-            yield name, embedded(chunk), queries
+            yield name, embedded_text(chunk), queries

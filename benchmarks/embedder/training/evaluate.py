@@ -17,8 +17,8 @@ import numpy as np
 from benchmarks.results import machine, publish, table
 from benchmarks.retrieval.__main__ import PARTS
 from benchmarks.retrieval.evaluate import Outcome, evaluate
-from benchmarks.retrieval.fitting import parser
-from benchmarks.retrieval.indexes import build_index, opened
+from benchmarks.retrieval.fitting import make_parser
+from benchmarks.retrieval.indexes import build_index, open_index
 from kb.embedders.onnx import OnnxEmbedder
 from kb.embedders.shipped import MODEL_FILE
 
@@ -31,12 +31,12 @@ METRIC = "nDCG@10"
 
 def main() -> None:
     """Measure and write the table."""
-    made = parser(__doc__)
-    made.add_argument("--model", action="append", required=True, metavar="NAME=FOLDER")
-    made.add_argument("--indexes", nargs="+", default=["small", "corpus"])
-    made.add_argument("--half", choices=("dev", "all"), default="all")
-    arguments = made.parse_args()
-    where = machine()
+    parser = make_parser(__doc__)
+    parser.add_argument("--model", action="append", required=True, metavar="NAME=FOLDER")
+    parser.add_argument("--indexes", nargs="+", default=["small", "corpus"])
+    parser.add_argument("--half", choices=("dev", "all"), default="all")
+    arguments = parser.parse_args()
+    host = machine()
     folders = {name: Path(path) for name, _, path in (m.partition("=") for m in arguments.model)}
     embedders = {name: OnnxEmbedder(folder) for name, folder in folders.items()}
     models: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def main() -> None:
             if plan.index not in arguments.indexes or plan.name.startswith("unanswerable"):
                 continue
             built = build_index(plan.index, arguments.work, embedder)
-            with opened(built.folder) as corpus:
+            with open_index(built.folder) as corpus:
                 part = plan.part(built, corpus, arguments.half)
                 queries = queries or [case.query for case in part.cases[:TIMED]]
                 runs = evaluate(part, corpus, embedder, CONTENDERS)
@@ -55,19 +55,19 @@ def main() -> None:
         size = (folders[name] / MODEL_FILE).stat().st_size
         models[name] = {"bytes": size, "embedder": embedder.name, "parts": parts}
 
-    took: dict[str, list[float]] = {name: [] for name in embedders}
+    times: dict[str, list[float]] = {name: [] for name in embedders}
     for _ in range(REPEATS):  # in turns: what else the machine does hits all models alike
         for name, embedder in embedders.items():
             start = perf_counter()
             for query in queries:
                 embedder.embed_query(query)
-            took[name].append(perf_counter() - start)
-    for name, seconds in took.items():
+            times[name].append(perf_counter() - start)
+    for name, seconds in times.items():
         models[name]["query_ms"] = 1e3 * median(seconds) / len(queries)
     if arguments.half == "dev":
         print(_tables(models, "development half"))
         return
-    record = {"machine": where, "models": models}
+    record = {"machine": host, "models": models}
     command = "python -m benchmarks.embedder.training.evaluate"
     publish(RESULTS / "models", command, _tables(models, "both halves"), record)
 
@@ -76,9 +76,9 @@ def _by_style(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Mean nDCG@10 without abstention, which is calibrated for one model, of all and by style."""
     values: dict[str, list[float]] = {"": []}
     for outcome in outcomes:
-        if measured := outcome.unjudged or outcome.metrics:
+        if metrics := outcome.unjudged or outcome.metrics:
             for style in {"", outcome.case.labels.get("style", "")}:
-                values.setdefault(style, []).append(measured[METRIC])
+                values.setdefault(style, []).append(metrics[METRIC])
     return {name: {"mean": float(np.mean(v)), "queries": len(v)} for name, v in values.items()}
 
 
@@ -91,9 +91,9 @@ def _tables(models: dict[str, Any], halves: str) -> str:
     rows = [
         [
             name, contender, *(mean(name, part, contender) for part in first),
-            f"{each['bytes'] / 1e6:.1f}", f"{each['query_ms']:.1f}",
+            f"{record['bytes'] / 1e6:.1f}", f"{record['query_ms']:.1f}",
         ]
-        for name, each in models.items()
+        for name, record in models.items()
         for contender in CONTENDERS
     ]  # fmt: skip
     header = ["model", "search", *first, "MB", "ms of a query"]

@@ -56,10 +56,10 @@ def runs(code: str, *, python: bool) -> Digests:
     width = min(RUN, len(values))
     if not width:
         return np.zeros(0, np.uint64)
-    found = np.zeros(len(values) - width + 1, np.uint64)
+    digests = np.zeros(len(values) - width + 1, np.uint64)
     for offset in range(width):
-        found = found * _MULTIPLIER + values[offset : offset + len(found)] + np.uint64(1)
-    return found
+        digests = digests * _MULTIPLIER + values[offset : offset + len(digests)] + np.uint64(1)
+    return digests
 
 
 @dataclass
@@ -75,25 +75,25 @@ class Exclusion:
     def add_files(self, files: Iterable[tuple[str, str]]) -> None:
         """Exclude everything in the (path, text) pairs."""
         for path, text in files:
-            place = PurePosixPath(path)
-            if place.suffix.lower() not in PYTHON_SUFFIXES | CPP_SUFFIXES:
+            file = PurePosixPath(path)
+            if file.suffix.lower() not in PYTHON_SUFFIXES | CPP_SUFFIXES:
                 self.sentences.update(normalized(line) for line in text.split("\n"))
                 continue
-            bare, documented = without_documentation(place, text)
-            self.parts.append(np.unique(runs(bare, python=place.suffix in PYTHON_SUFFIXES)))
-            self.sentences.update(normalized(first_sentence(each.doc)) for each in documented)
+            bare, documented = without_documentation(file, text)
+            self.parts.append(np.unique(runs(bare, python=file.suffix in PYTHON_SUFFIXES)))
+            self.sentences.update(normalized(first_sentence(d.doc)) for d in documented)
 
     @cached_property
     def known(self) -> Digests:
         """All digests, sorted."""
         return np.unique(np.concatenate([np.zeros(0, np.uint64), *self.parts]))
 
-    def holds_runs(self, found: Digests) -> bool:
+    def holds_runs(self, digests: Digests) -> bool:
         """Whether so many of a function's runs are known that it counts as a copy."""
-        if not len(found) or not len(self.known):
+        if not len(digests) or not len(self.known):
             return False
-        places = np.searchsorted(self.known, found).clip(max=len(self.known) - 1)
-        return bool(np.mean(self.known[places] == found) >= COPIED)
+        positions = np.searchsorted(self.known, digests).clip(max=len(self.known) - 1)
+        return bool(np.mean(self.known[positions] == digests) >= COPIED)
 
     def holds_query(self, query: str) -> bool:
         """Whether a query is a sentence of an evaluation package, or is asked by KernelRetrieve."""
@@ -107,23 +107,23 @@ class Exclusion:
 
 
 def evaluation_exclusion(cache: Cache) -> Exclusion:
-    """The exclusion of the evaluation packages and of KernelRetrieve, as they are pinned."""
-    found = Exclusion()
+    """The exclusion of the pinned evaluation packages and of KernelRetrieve."""
+    exclusion = Exclusion()
     for fetched in _evaluation_archives(cache):
         name = fetched.location.removeprefix("pypi:")
-        found.archives[f"{name} {fetched.version}"] = fetched.sha256
+        exclusion.archives[f"{name} {fetched.version}"] = fetched.sha256
         with unpack(fetched, cache) as root:
-            found.add_files(read_files(root))
-    assert {archive.split()[0] for archive in found.archives} == set(EVALUATION)
+            exclusion.add_files(read_files(root))
+    assert {archive.split()[0] for archive in exclusion.archives} == set(EVALUATION)
     # KernelRetrieve's own questions are compared with, and not kept anywhere.
-    found.sentences.update(map(normalized, judged_texts()))
-    found.sentences.discard("")
-    return found
+    exclusion.sentences.update(map(normalized, judged_texts()))
+    exclusion.sentences.discard("")
+    return exclusion
 
 
 def _evaluation_archives(cache: Cache) -> Iterator[Fetched]:
     pinned = pinned_packages()
-    listed = {each.spec.location: each.spec for each in curated()}
+    listed = {entry.spec.location: entry.spec for entry in curated()}
     for name in EVALUATION:
         if name in pinned:
             yield pinned[name].fetch(cache)

@@ -1,4 +1,4 @@
-"""What each package gives, on all processors."""
+"""Training examples and sections of each package, on all processors."""
 
 import hashlib
 import multiprocessing
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.embedder.training.code import Found, pairs_of_file
+from benchmarks.embedder.training.code import Example, pairs_of_file
 from benchmarks.embedder.training.exclusion import Exclusion, runs
 from benchmarks.embedder.training.prose import sections_of_file
 from benchmarks.embedder.training.records import Document
@@ -22,23 +22,23 @@ GPU_LANGUAGES = frozenset({"triton", "cuda"})
 
 @dataclass(frozen=True, slots=True)
 class Harvest:
-    """What one package gave."""
+    """Examples and sections of one package."""
 
     package: TrainingPackage
-    found: list[Found]
+    examples: list[Example]
     sections: list[tuple[str, Document]]
     left_out: Counter[str]
 
 
-def harvested(
+def harvest_all(
     packages: Sequence[TrainingPackage],
     cache: Cache,
     exclusion: Exclusion,
-    held: Exclusion,
+    validation: Exclusion,
     workers: int = 1,
 ) -> Iterator[Harvest]:
     """Yield every package's harvest, in the order of the packages."""
-    _shared[:] = [(cache, exclusion, held)]
+    _shared[:] = [(cache, exclusion, validation)]
     if workers == 1:
         yield from map(_harvest_shared, packages)
         return
@@ -47,56 +47,56 @@ def harvested(
 
 
 def harvest(
-    package: TrainingPackage, cache: Cache, exclusion: Exclusion, held: Exclusion
+    package: TrainingPackage, cache: Cache, exclusion: Exclusion, validation: Exclusion
 ) -> Harvest:
     """All functions and sections of a package that may be trained on."""
     left_out: Counter[str] = Counter()
-    found: list[Found] = []
+    examples: list[Example] = []
     sections: list[tuple[str, Document]] = []
     for file in files_of(package, cache):
-        for each in pairs_of_file(file):
-            if not _useful(each):
+        for example in pairs_of_file(file):
+            if not _is_useful(example):
                 continue
-            if reason := refused(each, file, exclusion, held, package.held_out):
+            if reason := refusal_reason(example, file, exclusion, validation, package.held_out):
                 left_out[reason] += 1
             else:
-                found.append(each)
+                examples.append(example)
         sections += [
             (heading, section)
             for heading, section in sections_of_file(file)
             if not exclusion.holds_query(heading)
         ]
-    print(f"{package.name}: {len(found):,} functions, {dict(left_out)}", flush=True)
+    print(f"{package.name}: {len(examples):,} functions, {dict(left_out)}", flush=True)
     # By the digest of its text, which favours no folder.
-    found.sort(key=lambda each: hashlib.sha256(well_formed(each.document.text).encode()).digest())
-    left_out["more than the most of a package"] += max(0, len(found) - MAX_PER_PACKAGE)
-    return Harvest(package, found[:MAX_PER_PACKAGE], sections[:MAX_PER_PACKAGE], left_out)
+    examples.sort(key=lambda e: hashlib.sha256(well_formed(e.document.text).encode()).digest())
+    left_out["more than the most of a package"] += max(0, len(examples) - MAX_PER_PACKAGE)
+    return Harvest(package, examples[:MAX_PER_PACKAGE], sections[:MAX_PER_PACKAGE], left_out)
 
 
-def refused(
-    found: Found, file: SourceFile, exclusion: Exclusion, held: Exclusion, held_out: bool
+def refusal_reason(
+    example: Example, file: SourceFile, exclusion: Exclusion, validation: Exclusion, held_out: bool
 ) -> str | None:
     """Why a function may not be trained on, or None."""
     python = file.path.suffix.lower() in PYTHON_SUFFIXES
-    digests = runs(found.code, python=python)
+    digests = runs(example.code, python=python)
     if exclusion.holds_runs(digests):
         return "in an evaluation package"
-    if any(exclusion.holds_query(query) for kind, query in found.queries if kind != "symbol"):
+    if any(exclusion.holds_query(query) for kind, query in example.queries if kind != "symbol"):
         return "asked for in an evaluation package"
-    if not held_out and held.holds_runs(digests):
+    if not held_out and validation.holds_runs(digests):
         return "near-duplicate of what validates"
     return None
 
 
-def _useful(found: Found) -> bool:
+def _is_useful(example: Example) -> bool:
     """Whether it has more than a name to be asked by, or is code for a GPU."""
-    return found.document.language in GPU_LANGUAGES or any(
-        kind != "symbol" for kind, _ in found.queries
+    return example.document.language in GPU_LANGUAGES or any(
+        kind != "symbol" for kind, _ in example.queries
     )
 
 
 _shared: list[tuple[Cache, Exclusion, Exclusion]] = []
-"""What the processes of `harvested` have from the one that they were forked from."""
+"""Arguments of `harvest_all` that its forked processes inherit."""
 
 
 def _harvest_shared(package: TrainingPackage) -> Harvest:

@@ -59,8 +59,8 @@ class Encoder(nn.Module):  # type: ignore[misc]
         if ids.device.type == "cuda":
             return packed_forward(self, ids[mask], mask.sum(1))
         hidden = self.bert(input_ids=ids, attention_mask=mask.long()).last_hidden_state.float()
-        kept = mask.unsqueeze(-1).float()
-        mean = (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
+        weights = mask.unsqueeze(-1).float()
+        mean = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
         return functional.normalize(mean, dim=-1)
 
     def arrays(self) -> Weights:
@@ -95,21 +95,21 @@ def packed_forward(model: Encoder, ids: Tensor, lengths: Tensor) -> Tensor:
 def _body(model: Encoder, ids: Tensor, positions: Tensor, starts: Tensor, longest: int) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    kind = torch.bfloat16
+    dtype = torch.bfloat16
     embeddings = model.bert.embeddings
     hidden = (
         functional.embedding(ids, embeddings.word_embeddings.weight)
         + functional.embedding(positions, embeddings.position_embeddings.weight)
         + embeddings.token_type_embeddings.weight[0]
-    ).to(kind)
+    ).to(dtype)
     hidden = _norm(embeddings.LayerNorm, hidden)
     for layer in model.bert.encoder.layer:
         attention = layer.attention
         parts = (attention.self.query, attention.self.key, attention.self.value)
-        weight = torch.cat([part.weight for part in parts]).to(kind)
-        bias = torch.cat([part.bias for part in parts]).to(kind)
-        mixed = functional.linear(hidden, weight, bias).view(-1, 3, HEADS, HIDDEN // HEADS)
-        query, key, value = (each.contiguous() for each in mixed.unbind(1))
+        weight = torch.cat([part.weight for part in parts]).to(dtype)
+        bias = torch.cat([part.bias for part in parts]).to(dtype)
+        packed = functional.linear(hidden, weight, bias).view(-1, 3, HEADS, HIDDEN // HEADS)
+        query, key, value = (tensor.contiguous() for tensor in packed.unbind(1))
         context = varlen_attn(query, key, value, starts, starts, longest, longest)
         inner = _linear(attention.output.dense, context.flatten(1))
         hidden = _norm(attention.output.LayerNorm, inner + hidden)
@@ -128,37 +128,38 @@ def _norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:
     )
 
 
-def mixed(*models: tuple[float, Weights]) -> Weights:
+def mix(*models: tuple[float, Weights]) -> Weights:
     """Return the weighted mean of models trained from one start (Wortsman et al. 2022)."""
     total = sum(share for share, _ in models)
     return {
-        name: np.asarray(sum(share * each[name] for share, each in models) / total, np.float32)
+        name: np.asarray(sum(share * model[name] for share, model in models) / total, np.float32)
         for name in models[0][1]
     }
 
 
 def read_start(path: Path) -> Weights:
     """Return the weights of an exported model, brought back to float32."""
-    stored = {each.name: numpy_helper.to_array(each) for each in onnx.load(path).graph.initializer}
-    found: dict[str, Float32] = {
+    tensors = onnx.load(path).graph.initializer
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in tensors}
+    weights: dict[str, Float32] = {
         "embeddings.word_embeddings.weight": stored["words.int8"].astype(np.float32)
         * stored["words.scale"],
         # The type embedding of the only type is added in.
         "embeddings.position_embeddings.weight": stored["positions"],
         "embeddings.token_type_embeddings.weight": np.zeros((2, HIDDEN), np.float32),
     }
-    found |= {name: value for name, value in stored.items() if "LayerNorm" in name}
+    weights |= {name: value for name, value in stored.items() if "LayerNorm" in name}
     for layer in range(LAYERS):
         prefix = f"encoder.layer.{layer}."
         packed, bias = _matrix(stored, prefix + _QKV[0])
-        for at, part in enumerate(_QKV):
-            rows = slice(at * HIDDEN, (at + 1) * HIDDEN)
-            found[f"{prefix}{part}.weight"] = packed[rows]
-            found[f"{prefix}{part}.bias"] = bias[rows]
+        for index, part in enumerate(_QKV):
+            rows = slice(index * HIDDEN, (index + 1) * HIDDEN)
+            weights[f"{prefix}{part}.weight"] = packed[rows]
+            weights[f"{prefix}{part}.bias"] = bias[rows]
         for part in _LINEAR:
             weight, bias = _matrix(stored, prefix + part)
-            found[f"{prefix}{part}.weight"], found[f"{prefix}{part}.bias"] = weight, bias
-    return found
+            weights[f"{prefix}{part}.weight"], weights[f"{prefix}{part}.bias"] = weight, bias
+    return weights
 
 
 def _matrix(stored: Mapping[str, NDArray[Any]], name: str) -> tuple[Float32, Float32]:

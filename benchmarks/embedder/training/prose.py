@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from benchmarks.embedder.training.code import MAX_CHARS, embedded
+from benchmarks.embedder.training.code import MAX_CHARS, embedded_text
 from benchmarks.embedder.training.records import Document
 from benchmarks.embedder.training.sources import SourceFile
 from ingest.chunkers import MARKDOWN_SUFFIXES, chunk_file
@@ -37,7 +37,8 @@ def sections_of_file(file: SourceFile) -> Iterator[tuple[str, Document]]:
         chunk = Chunk(
             "", "doc", file.package, str(file.path), str(file.path), 1, 1, "markdown", body
         )
-        yield title.replace(" > ", ": "), Document(embedded(chunk), "text", file.package, group=-1)
+        document = Document(embedded_text(chunk), "text", file.package, group=-1)
+        yield title.replace(" > ", ": "), document
 
 
 def _sections(path: PurePosixPath, text: str) -> Iterator[tuple[str, str]]:

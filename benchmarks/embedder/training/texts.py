@@ -21,16 +21,16 @@ class TokenRows:
 
     Parameters
     ----------
-    most
+    max_tokens
         Tokens of a text, with the special ones; longer texts are cut.
     """
 
     def __init__(
-        self, texts: Sequence[str], tokenizer: Tokenizer, most: int, device: torch.device
+        self, texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int, device: torch.device
     ) -> None:
         tokenizer.no_padding()
-        tokenizer.enable_truncation(most)
-        ids = np.zeros((len(texts), most), np.int16)  # an id above 32,767 is stored negative
+        tokenizer.enable_truncation(max_tokens)
+        ids = np.zeros((len(texts), max_tokens), np.int16)  # an id above 32,767 is stored negative
         lengths = np.zeros(len(texts), np.int32)
         for start in range(0, len(texts), _BATCH):
             batch = tokenizer.encode_batch_fast(list(texts[start : start + _BATCH]))
@@ -58,7 +58,7 @@ class Texts:
     queries: TokenRows
 
     @classmethod
-    def of(
+    def tokenize(
         cls,
         training: TrainingSet,
         tokenizer_file: Path,
@@ -68,11 +68,11 @@ class Texts:
     ) -> "Texts":
         """Return the texts of a training set, tokenized."""
         tokenizer = Tokenizer.from_file(str(tokenizer_file))
-        whole = [document.text for document in training.documents]
-        bare = [text.partition("\n")[2] for text in whole]
+        texts = [document.text for document in training.documents]
+        bare = [text.partition("\n")[2] for text in texts]
         queries = [pair.query for pair in training.pairs]
         return cls(
-            TokenRows(whole, tokenizer, document_tokens, device),
+            TokenRows(texts, tokenizer, document_tokens, device),
             TokenRows(bare, tokenizer, document_tokens, device),
             TokenRows(queries, tokenizer, query_tokens, device),
         )

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.embedder.graph import Weights
 from benchmarks.embedder.training.batches import batches
-from benchmarks.embedder.training.model import Encoder, mixed, read_start
+from benchmarks.embedder.training.model import Encoder, mix, read_start
 from benchmarks.embedder.training.records import Kind, Pair, TrainingSet
 from benchmarks.embedder.training.texts import Texts
 
@@ -86,16 +86,16 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     training, trial = TrainingSet.read(arguments.data), plan.trial
     tokenizer = arguments.start / "tokenizer.json"
-    texts = Texts.of(training, tokenizer, trial.document_tokens, trial.query_tokens, device)
+    texts = Texts.tokenize(training, tokenizer, trial.document_tokens, trial.query_tokens, device)
     start = read_start(arguments.start / "model.onnx")
     models[trial.name] = train(training, texts, start, trial, device).arrays()
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / f"{plan.name}.safetensors"
-    save_file(mixed(*((share, models[name]) for name, share in plan.mix.items())), path)
+    save_file(mix(*((share, models[name]) for name, share in plan.mix.items())), path)
     print(path)
 
 
-def earlier_models(plan: Plan, given: list[str]) -> dict[str, Weights]:
+def earlier_models(plan: Plan, options: list[str]) -> dict[str, Weights]:
     """Return the models of earlier releases that a plan names, from files given as NAME=ONNX.
 
     Raises
@@ -103,52 +103,52 @@ def earlier_models(plan: Plan, given: list[str]) -> dict[str, Weights]:
     SystemExit
         If one is missing, or is another file than the plan says.
     """
-    files = {name: Path(path) for name, _, path in (each.partition("=") for each in given)}
-    found = {}
+    files = {name: Path(path) for name, _, path in (text.partition("=") for text in options)}
+    models = {}
     for name, sha256 in plan.earlier.items():
         if name not in files:
             raise SystemExit(f"the plan mixes {name}: give its file with --earlier {name}=ONNX")
-        has = hashlib.sha256(files[name].read_bytes()).hexdigest()
-        if has != sha256:
-            raise SystemExit(f"{files[name]} has sha256 {has}, but {name} is {sha256}")
-        found[name] = read_start(files[name])
-    return found
+        digest = hashlib.sha256(files[name].read_bytes()).hexdigest()
+        if digest != sha256:
+            raise SystemExit(f"{files[name]} has sha256 {digest}, but {name} is {sha256}")
+        models[name] = read_start(files[name])
+    return models
 
 
 def train(
     training: TrainingSet, texts: Texts, start: Weights, trial: Trial, device: torch.device
 ) -> Encoder:
     """Train one model; pairs of documents that are held out are left alone."""
-    chance = np.random.default_rng(trial.seed + 1)
+    generator = np.random.default_rng(trial.seed + 1)
     documents = training.documents
     rows = [row for row, pair in enumerate(training.pairs) if not documents[pair.document].held_out]
     pairs = [training.pairs[row] for row in rows]
     row_of = np.array(rows)
     groups = torch.tensor([document.group for document in documents], device=device)
     model: Encoder = Encoder(start).to(device)
-    decaying, others = _parameters(model)
+    decayed, undecayed = _parameters(model)
     optimizer = torch.optim.AdamW(
-        [{"params": decaying, "weight_decay": WEIGHT_DECAY}, {"params": others}],
+        [{"params": decayed, "weight_decay": WEIGHT_DECAY}, {"params": undecayed}],
         lr=trial.learning_rate, weight_decay=0.0, fused=device.type == "cuda",
     )  # fmt: skip
     stream = batches(pairs, documents, trial.batch, trial.pools, trial.kinds, trial.seed)
     warm = max(1.0, trial.warmup * trial.steps)
-    began, running = time.time(), 0.0
+    began_at, loss_sum = time.time(), 0.0
     for step in range(trial.steps):
         share = min((step + 1) / warm, (trial.steps - step) / max(trial.steps - warm, 1))
         for group in optimizer.param_groups:
             group["lr"] = trial.learning_rate * min(1.0, share)
         optimizer.zero_grad(set_to_none=True)
-        bare = bool(chance.random() < trial.without_header)
+        bare = bool(generator.random() < trial.without_header)
         loss = batch_loss(model, texts, pairs, row_of, groups, next(stream), trial, bare=bare)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
-        running += float(loss.detach())
+        loss_sum += float(loss.detach())
         if (step + 1) % REPORT_EVERY == 0:
-            mean, running = running / REPORT_EVERY, 0.0
-            took = time.time() - began
-            print(f"step {step + 1} of {trial.steps}: loss {mean:.3f}, {took:.0f} s", flush=True)
+            mean, loss_sum = loss_sum / REPORT_EVERY, 0.0
+            seconds = time.time() - began_at
+            print(f"step {step + 1} of {trial.steps}: loss {mean:.3f}, {seconds:.0f} s", flush=True)
     model.eval()
     return model
 
@@ -167,17 +167,17 @@ def batch_loss(
     """Return the loss of the chosen pairs, whose documents are read without header if `bare`."""
     device = groups.device
     # Pairs that are asked with code come last, so that short queries are encoded together.
-    chosen = np.array(sorted(chosen, key=lambda at: pairs[at].asked_with >= 0), dtype=np.int64)
-    answers = torch.tensor([pairs[at].document for at in chosen], device=device)
-    spoken = [row_of[at] for at in chosen if pairs[at].asked_with < 0]
-    coded = [pairs[at].asked_with for at in chosen if pairs[at].asked_with >= 0]
+    chosen = np.array(sorted(chosen, key=lambda i: pairs[i].asked_with >= 0), dtype=np.int64)
+    answers = torch.tensor([pairs[i].document for i in chosen], device=device)
+    query_rows = [row_of[i] for i in chosen if pairs[i].asked_with < 0]
+    code_documents = [pairs[i].asked_with for i in chosen if pairs[i].asked_with >= 0]
     queries = [
-        model(*source.take(torch.tensor(np.array(asked), device=device)))
-        for source, asked in ((texts.queries, spoken), (texts.bare, coded))
-        if asked
+        model(*source.take(torch.tensor(np.array(selected), device=device)))
+        for source, selected in ((texts.queries, query_rows), (texts.bare, code_documents))
+        if selected
     ]
-    found = model(*(texts.bare if bare else texts.documents).take(answers))
-    return contrastive_loss(torch.cat(queries), found, groups[answers], trial.temperature)
+    vectors = model(*(texts.bare if bare else texts.documents).take(answers))
+    return contrastive_loss(torch.cat(queries), vectors, groups[answers], trial.temperature)
 
 
 def contrastive_loss(
@@ -197,20 +197,20 @@ def contrastive_loss(
         Of the documents, (n,).
     """
     scores = queries @ documents.T / temperature
-    own = torch.arange(len(queries), device=queries.device)
+    diagonal = torch.arange(len(queries), device=queries.device)
     same = groups[:, None] == groups[None, :]
-    same[own, own] = False
+    same[diagonal, diagonal] = False
     scores = scores.masked_fill(same, float("-inf"))
-    return (cross_entropy(scores, own) + cross_entropy(scores.T, own)) / 2
+    return (cross_entropy(scores, diagonal) + cross_entropy(scores.T, diagonal)) / 2
 
 
 def _parameters(model: torch.nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """What decays, and what does not: biases, norms and embeddings (most words are rare)."""
-    decaying: list[Tensor] = []
-    others: list[Tensor] = []
+    """Parameters that decay, and those that do not: biases, norms, embeddings (of rare words)."""
+    decayed: list[Tensor] = []
+    undecayed: list[Tensor] = []
     for name, value in model.named_parameters():
-        (decaying if value.dim() > 1 and "embeddings" not in name else others).append(value)
-    return decaying, others
+        (decayed if value.dim() > 1 and "embeddings" not in name else undecayed).append(value)
+    return decayed, undecayed
 
 
 if __name__ == "__main__":
