@@ -17,9 +17,9 @@ import yaml
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.retrieval.cases import half_of
-from benchmarks.retrieval.fitting import DATA, parser
+from benchmarks.retrieval.fitting import DATA, make_parser
 from benchmarks.retrieval.functions import function_cases
-from benchmarks.retrieval.indexes import build_index, opened
+from benchmarks.retrieval.indexes import build_index, open_index
 from benchmarks.retrieval.judgements import FOLDER as _JUDGED
 from kb.embedders import Embedder, load_embedder
 from kb.search.abstention import Calibration, Evidence, relevance
@@ -60,7 +60,7 @@ def _fit_and_report(
         queries: dict[str, list[str]] = {}
         for name in ("corpus", "full"):
             built = build_index(name, work, embedder)
-            corpus = stack.enter_context(opened(built.folder))
+            corpus = stack.enter_context(open_index(built.folder))
             searchers[name] = Searcher(corpus.generation, embedder)
             if name == "full":
                 cases = function_cases(name, built, corpus)
@@ -125,7 +125,7 @@ def _report(
 
 def main() -> None:
     """Fit, report, and with `--write` record."""
-    arguments = parser(__doc__, write="record the weights").parse_args()
+    arguments = make_parser(__doc__, write="record the weights").parse_args()
     questions = _questions()
     embedder = load_embedder()
     calibration = _fit_and_report(arguments.work, embedder, questions)

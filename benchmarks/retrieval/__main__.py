@@ -18,9 +18,9 @@ from benchmarks.retrieval.baselines import CONTENDERS
 from benchmarks.retrieval.cases import Case, Part
 from benchmarks.retrieval.context import context_recall
 from benchmarks.retrieval.evaluate import Run, evaluate
-from benchmarks.retrieval.fitting import parser
+from benchmarks.retrieval.fitting import make_parser
 from benchmarks.retrieval.functions import function_cases
-from benchmarks.retrieval.indexes import BuiltIndex, Corpus, build_index, opened
+from benchmarks.retrieval.indexes import BuiltIndex, Corpus, build_index, open_index
 from benchmarks.retrieval.judgements import kernel_cases, technique_cases, unanswerable_cases
 from benchmarks.retrieval.packages import pinned_packages
 from benchmarks.retrieval.report import abstention_page, part_page
@@ -34,7 +34,7 @@ _CODE: frozenset[Kind] = frozenset({"code"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _PartPlan:
     """A part before its index is open."""
 
     name: str
@@ -49,28 +49,28 @@ class _Planned:
         return Part(self.name, self.title, tuple(cases), self.kinds)
 
 
-def _of(cases: Callable[[Corpus], list[Case]]) -> Callable[[BuiltIndex, Corpus], list[Case]]:
+def _adapt(cases: Callable[[Corpus], list[Case]]) -> Callable[[BuiltIndex, Corpus], list[Case]]:
     return lambda _built, corpus: cases(corpus)
 
 
 _SMALL, _FULL = (partial(function_cases, name) for name in ("small", "full"))
-_TECHNIQUES, _UNANSWERABLE = _of(technique_cases), _of(unanswerable_cases)
+_TECHNIQUES, _UNANSWERABLE = _adapt(technique_cases), _adapt(unanswerable_cases)
 _BESIDE, _ALONE = "beside all packages", "shipped corpus alone"
 PARTS = (
-    _Planned("functions-small", "Function search, 160 queries", "small", _SMALL, _CODE),
-    _Planned("functions", "Function search, all packages", "full", _FULL, _CODE),
-    _Planned("kernels", "Kernel to analogous kernel", "full", _of(kernel_cases), _CODE),
-    _Planned("techniques", f"Technique queries, {_BESIDE}", "full", _TECHNIQUES),
-    _Planned("techniques-corpus", f"Technique queries, {_ALONE}", "corpus", _TECHNIQUES),
-    _Planned("unanswerable", f"Unanswerable queries, {_BESIDE}", "full", _UNANSWERABLE),
-    _Planned("unanswerable-corpus", f"Unanswerable queries, {_ALONE}", "corpus", _UNANSWERABLE),
+    _PartPlan("functions-small", "Function search, 160 queries", "small", _SMALL, _CODE),
+    _PartPlan("functions", "Function search, all packages", "full", _FULL, _CODE),
+    _PartPlan("kernels", "Kernel to analogous kernel", "full", _adapt(kernel_cases), _CODE),
+    _PartPlan("techniques", f"Technique queries, {_BESIDE}", "full", _TECHNIQUES),
+    _PartPlan("techniques-corpus", f"Technique queries, {_ALONE}", "corpus", _TECHNIQUES),
+    _PartPlan("unanswerable", f"Unanswerable queries, {_BESIDE}", "full", _UNANSWERABLE),
+    _PartPlan("unanswerable-corpus", f"Unanswerable queries, {_ALONE}", "corpus", _UNANSWERABLE),
 )
 
 
 def main() -> int:
     """Run the parts asked for and print their tables."""
     arguments = _arguments()
-    where = machine()
+    host = machine()
     try:
         embedder = load_embedder(arguments.embedder)
         runs, record = _run(arguments, embedder)
@@ -85,28 +85,29 @@ def main() -> int:
     for run in runs.values():
         _show_failures(run, arguments.failures)
     if arguments.write:
-        taken = ", ".join(
+        packages = ", ".join(
             f"{name} {package['version']}" for name, package in record["packages"].items()
         )
-        about = f"Embedder {embedder.name}; {taken}. Intervals are 95 % bootstrap intervals."
-        text = "\n\n".join(["# KernelRetrieve", *pages, about])
-        record = {"machine": where, "embedder": embedder.name, **record}
+        footer = f"Embedder {embedder.name}; {packages}. Intervals are 95 % bootstrap intervals."
+        text = "\n\n".join(["# KernelRetrieve", *pages, footer])
+        record = {"machine": host, "embedder": embedder.name, **record}
         publish(RESULTS / "retrieval", "python -m benchmarks.retrieval --write", text, record)
     return 0
 
 
 def _arguments() -> argparse.Namespace:
-    made = parser(__doc__, write="publish a whole run in results/")
+    parser = make_parser(__doc__, write="publish a whole run in results/")
     names = [part.name for part in PARTS]
-    made.add_argument("--parts", nargs="+", choices=names, default=names, metavar="PART")
-    made.add_argument("--half", choices=("dev", "all"), default="all")
-    made.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
-    made.add_argument("--embedder", help="as `kb ingest --embedder`; by default the shipped one")
-    made.add_argument("--failures", type=int, default=0, metavar="N", help="of the dev half")
-    arguments = made.parse_args()
-    whole = arguments.half == "all" and len(arguments.parts) == len(names)
-    if arguments.write and not (whole and len(arguments.contenders) == len(CONTENDERS)):
-        made.error("--write publishes a whole run: leave --half, --parts and --contenders out")
+    parser.add_argument("--parts", nargs="+", choices=names, default=names, metavar="PART")
+    parser.add_argument("--half", choices=("dev", "all"), default="all")
+    contenders = list(CONTENDERS)
+    parser.add_argument("--contenders", nargs="+", choices=contenders, default=contenders)
+    parser.add_argument("--embedder", help="as `kb ingest --embedder`; by default the shipped one")
+    parser.add_argument("--failures", type=int, default=0, metavar="N", help="of the dev half")
+    arguments = parser.parse_args()
+    is_complete = arguments.half == "all" and len(arguments.parts) == len(names)
+    if arguments.write and not (is_complete and len(arguments.contenders) == len(CONTENDERS)):
+        parser.error("--write publishes a whole run: leave --half, --parts and --contenders out")
     return arguments
 
 
@@ -116,14 +117,14 @@ def _run(
     runs: dict[str, dict[str, Run]] = {}
     parts: dict[str, Any] = {}
     planned = [part for part in PARTS if part.name in arguments.parts]
-    for index in dict.fromkeys(part.index for part in planned):
-        built = build_index(index, arguments.work, embedder)
-        with opened(built.folder) as corpus:
-            for plan in (part for part in planned if part.index == index):
+    for set_name in dict.fromkeys(part.index for part in planned):
+        built = build_index(set_name, arguments.work, embedder)
+        with open_index(built.folder) as corpus:
+            for plan in (part for part in planned if part.index == set_name):
                 part = plan.part(built, corpus, arguments.half)
-                found = evaluate(part, corpus, embedder, arguments.contenders)
-                runs[plan.name] = {run.contender: run for run in found}
-                parts[plan.name] = _figures(part, found, corpus, embedder)
+                part_runs = evaluate(part, corpus, embedder, arguments.contenders)
+                runs[plan.name] = {run.contender: run for run in part_runs}
+                parts[plan.name] = _figures(part, part_runs, corpus, embedder)
                 if part.cases:  # a whole run takes a while
                     print(part_page(plan.title, parts[plan.name]), end="\n\n", flush=True)
     packages = {
@@ -147,13 +148,13 @@ def _figures(part: Part, runs: list[Run], corpus: Corpus, embedder: Embedder) ->
 
 def _abstentions(runs: dict[str, dict[str, Run]]) -> dict[str, Any]:
     titles = {"": f"Abstention, {_BESIDE}", "-corpus": f"Abstention, {_ALONE}"}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for suffix, title in titles.items():
         answerable = runs.get(f"techniques{suffix}", {}).get(PRODUCT)
         unanswerable = runs.get(f"unanswerable{suffix}", {}).get(PRODUCT)
         if answerable and unanswerable and answerable.outcomes and unanswerable.outcomes:
-            found[title] = abstention(answerable, unanswerable)
-    return found
+            results[title] = abstention(answerable, unanswerable)
+    return results
 
 
 def _show_failures(runs: dict[str, Run], count: int) -> None:
@@ -161,12 +162,12 @@ def _show_failures(runs: dict[str, Run], count: int) -> None:
     run = runs.get(PRODUCT)
     if not run or not count:
         return
-    dev = [o for o in run.outcomes if o.case.half == "dev" and o.metrics]
-    for outcome in sorted(dev, key=lambda o: o.metrics["nDCG@10"])[:count]:
+    dev = [outcome for outcome in run.outcomes if outcome.case.half == "dev" and outcome.metrics]
+    for outcome in sorted(dev, key=lambda outcome: outcome.metrics["nDCG@10"])[:count]:
         print(f"\n{outcome.metrics['nDCG@10']:.3f} {outcome.case.id}")
         print(f"  asked: {outcome.case.query[:300]!r}")
         print(f"  answers: {', '.join(answer.name for answer in outcome.case.answers)}")
-        print(f"  found: {', '.join(outcome.found[:5]) or 'abstained'}")
+        print(f"  found: {', '.join(outcome.top_results[:5]) or 'abstained'}")
 
 
 if __name__ == "__main__":

@@ -20,28 +20,28 @@ def context_recall(
 ) -> dict[str, dict[str, float]]:
     """Case id → recall@{500,1000,2000,4000}t of a context of that many tokens.
 
-    An answer counts only if what is shown of it is usable: a technique says what to do beneath its
-    heading, and an example, which is whole or absent, is of the kernel.
+    An answer counts only if the context makes it usable: a technique with text below its heading, a
+    kernel with its example, which is whole or absent.
     """
     searcher = Searcher(corpus.generation, embedder)
-    found: dict[str, dict[str, float]] = {}
+    recalls: dict[str, dict[str, float]] = {}
     for case in cases:
-        wanted = {answer.name for answer in best_of(case.answers)}
-        found[case.id] = {}
+        best = {answer.name for answer in best_of(case.answers)}
+        recalls[case.id] = {}
         for budget in BUDGETS:
             response = build_context(ContextRequest(query=case.query, max_tokens=budget), searcher)
-            held = wanted & _held(response, corpus)
-            found[case.id][f"recall@{budget}t"] = float(bool(held))
-    return found
+            present = best & _usable_names(response, corpus)
+            recalls[case.id][f"recall@{budget}t"] = float(bool(present))
+    return recalls
 
 
-def _held(response: ContextResponse, corpus: Corpus) -> set[str]:
+def _usable_names(response: ContextResponse, corpus: Corpus) -> set[str]:
     parts = [part.splitlines() for part in response.text.split(SEPARATOR)]
-    said = {part[0] for part in parts if len(" ".join(part[2:]).split()) >= _USABLE_WORDS}
+    headings = {part[0] for part in parts if len(" ".join(part[2:]).split()) >= _USABLE_WORDS}
     techniques = corpus.generation.techniques
-    held = {corpus.units[corpus.rows[example]] for example in response.examples}
-    for chosen in response.techniques:
-        title = techniques[chosen.slug].entry.title
-        if {f"# {title}", f"# {title} ({chosen.slug})"} & said:
-            held.add(f"technique:{chosen.slug}")
-    return held
+    names = {corpus.units[corpus.rows[example]] for example in response.examples}
+    for technique in response.techniques:
+        title = techniques[technique.slug].entry.title
+        if {f"# {title}", f"# {title} ({technique.slug})"} & headings:
+            names.add(f"technique:{technique.slug}")
+    return names

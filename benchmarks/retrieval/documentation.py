@@ -45,7 +45,7 @@ class Documented:
 
 
 def without_documentation(path: PurePosixPath, text: str) -> tuple[str, list[Documented]]:
-    """Blank what documents the functions of a file, and say what it was.
+    """Blank the documentation of a file's functions, and return it.
 
     Returns
     -------
@@ -57,12 +57,12 @@ def without_documentation(path: PurePosixPath, text: str) -> tuple[str, list[Doc
     suffix = path.suffix.lower()
     source = text.encode("utf-8", "surrogatepass")
     if suffix in PYTHON_SUFFIXES:
-        found, blanked = _python(source)
+        functions, blanked = _python(source)
     elif suffix in CPP_SUFFIXES:
-        found, blanked = _cpp(source)
+        functions, blanked = _cpp(source)
     else:
         return text, []
-    return blanked.decode("utf-8", "surrogatepass"), found
+    return blanked.decode("utf-8", "surrogatepass"), functions
 
 
 @cache
@@ -73,8 +73,8 @@ def _parser() -> Parser:
 def _python(source: bytes) -> tuple[list[Documented], bytes]:
     root = _parser().parse(source).root_node
     blanked = bytearray(source)
-    found = list(_definitions(root, "", source, blanked))
-    return sorted(found, key=lambda each: each.line), bytes(blanked)
+    functions = list(_definitions(root, "", source, blanked))
+    return sorted(functions, key=lambda function: function.line), bytes(blanked)
 
 
 def _definitions(
@@ -125,9 +125,9 @@ def _blank_docstring(body: Node, blanked: bytearray) -> str | None:
     if string is None or string.type != "string" or statements[0].named_child_count != 1:
         return None
     literal = _STRING.match(_text(string))
-    alone = len(statements) == 1 and body.type != "module"
+    is_only_statement = len(statements) == 1 and body.type != "module"
     _blank(blanked, string.start_byte, string.end_byte)
-    if alone:
+    if is_only_statement:
         blanked[string.start_byte : string.start_byte + 3] = b"..."
     if literal is None:
         return None
@@ -159,7 +159,7 @@ def _cpp(source: bytes) -> tuple[list[Documented], bytes]:
         return bisect_right(starts, offset) - 1
 
     ending = {row(end): (start, end) for start, end in masked.comments}
-    found: list[Documented] = []
+    functions: list[Documented] = []
     for definition in definitions(source, masked=masked):
         first = last = row(definition.start)
         while (comment := ending.get(first - 1)) is not None:
@@ -169,19 +169,19 @@ def _cpp(source: bytes) -> tuple[list[Documented], bytes]:
             first = top
         if first == last:
             continue
-        above = source[starts[first] : starts[last]]
+        text = source[starts[first] : starts[last]]
         _blank(blanked, starts[first], starts[last])
         head = source[definition.start : definition.body]
-        found.append(
+        functions.append(
             Documented(
                 definition.symbol,
                 last + 1,
                 row(definition.end - 1) + 1,
-                _MARKS.sub("", above.decode("utf-8", "replace")).strip(),
+                _MARKS.sub("", text.decode("utf-8", "replace")).strip(),
                 is_kernel=definition.is_kernel or b"__global__" in head,
             )
         )
     for start, end in masked.comments:
         if _DOXYGEN.match(source, start):
             _blank(blanked, start, end)
-    return [documented for documented in found if documented.doc], bytes(blanked)
+    return [documented for documented in functions if documented.doc], bytes(blanked)

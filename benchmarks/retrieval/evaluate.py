@@ -17,17 +17,17 @@ from kb.errors import KbError
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one contender made of one query."""
+    """The result of one contender for one query."""
 
     case: Case
     metrics: dict[str, float]
     """Empty for a query that nothing answers."""
     abstained: bool
     milliseconds: float
-    found: list[str] = field(default_factory=list)
-    """Its first results, by source, path and symbol."""
+    top_results: list[str] = field(default_factory=list)
+    """The first ten, by source, path and symbol."""
     unjudged: dict[str, float] | None = None
-    """Rank metrics had it not abstained."""
+    """Rank metrics without abstention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ def evaluate(
     KbError
         If a case's answer is not in the index.
     """
-    known = set(corpus.units)
+    units = set(corpus.units)
     for case in part.cases:
         for answer in case.answers:
-            if not answer.units & known:
+            if not answer.units & units:
                 raise KbError(f"{case.id}: its answer {answer.name} is not in the index")
     base = Scope(corpus.of_kinds(part.kinds), tuple(sorted(part.kinds)))
     runs = []
@@ -68,30 +68,30 @@ def evaluate(
 def _scope(case: Case, base: Scope) -> Scope:
     if not case.excluded:
         return base
-    but = np.ones(len(base.mask), dtype=bool)
-    but[list(case.excluded)] = False
-    return Scope(base.mask & but, base.kinds, but)
+    allowed = np.ones(len(base.mask), dtype=bool)
+    allowed[list(case.excluded)] = False
+    return Scope(base.mask & allowed, base.kinds, allowed)
 
 
 def _outcome(contender: Contender, case: Case, scope: Scope, corpus: Corpus) -> Outcome:
     started = time.perf_counter()
     ranked = contender.rank(case.query, scope)
-    took = (time.perf_counter() - started) * 1e3
+    milliseconds = (time.perf_counter() - started) * 1e3
     ranked = contender.deepen(case.query, scope, ranked)
     shown = ranked.rows if ranked.top is None else ranked.top
 
-    def ranked_well(rows: Sequence[int]) -> dict[str, float]:
-        named = named_answers([corpus.units[row] for row in rows], case.answers)
-        return rank_metrics(named, case.answers)
+    def metrics_of(rows: Sequence[int]) -> dict[str, float]:
+        ranking = named_answers([corpus.units[row] for row in rows], case.answers)
+        return rank_metrics(ranking, case.answers)
 
     metrics: dict[str, float] = {}
     unjudged = None
     if case.answers:
         units = [corpus.units[row] for row in ranked.rows]
         tokens = [corpus.tokens(row) for row in ranked.rows]
-        metrics = ranked_well(shown) | budget_metrics(units, tokens, case.answers)
-        unjudged = None if ranked.unjudged is None else ranked_well(ranked.unjudged)
+        metrics = metrics_of(shown) | budget_metrics(units, tokens, case.answers)
+        unjudged = None if ranked.unjudged is None else metrics_of(ranked.unjudged)
     abstained = ranked.abstained or not ranked.rows
     chunks = (corpus.chunks[row] for row in shown[:10])
-    places = [f"{chunk.source}:{chunk.path}:{chunk.symbol or chunk.title}" for chunk in chunks]
-    return Outcome(case, metrics, abstained, took, places, unjudged)
+    results = [f"{chunk.source}:{chunk.path}:{chunk.symbol or chunk.title}" for chunk in chunks]
+    return Outcome(case, metrics, abstained, milliseconds, results, unjudged)

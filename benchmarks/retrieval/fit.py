@@ -16,8 +16,8 @@ from scipy.optimize import minimize  # type: ignore[import-untyped]
 from scipy.special import log_softmax, softmax  # type: ignore[import-untyped]
 
 from benchmarks.retrieval.cases import Case
-from benchmarks.retrieval.fitting import DATA, parser, record, report
-from benchmarks.retrieval.indexes import build_index, opened
+from benchmarks.retrieval.fitting import DATA, make_parser, report, write_weights
+from benchmarks.retrieval.indexes import build_index, open_index
 from benchmarks.retrieval.judgements import technique_cases
 from benchmarks.retrieval.metrics import rank_metrics
 from kb.embedders import Embedder, load_embedder
@@ -60,15 +60,15 @@ def features_of(
     for case in cases:
         intent = reader.read(case.query)
         vector = embedder.embed_query(intent.text)
-        near = generation.vectors.rows[entries.rows] @ vector
+        cosines = generation.vectors.rows[entries.rows] @ vector
         tokens = query_terms(intent, generation.lexical)
-        scores = entries.score(tokens, generation.lexical, near, None)
+        scores = entries.score(tokens, generation.lexical, cosines, None)
         ranker = Ranker(intent, generation, names)
-        speaks = ranker.signals(entries.places)
-        passed = entries.neighbour_gains(scores.fused + speaks.named + speaks.gates)
-        plain = scores.fused + passed + ranker.totals(scores.best_rows)
+        signals = ranker.signals(entries.places)
+        gains = entries.neighbour_gains(scores.fused + signals.named + signals.gates)
+        unweighted = scores.fused + gains + ranker.totals(scores.best_rows)
         likelihoods = classifier.likelihoods(vector, intent.text)
-        rows.append(weighing.features(scores, intent, speaks, plain, likelihoods).T)
+        rows.append(weighing.features(scores, intent, signals, unweighted, likelihoods).T)
         graded = {answer.name: answer.grade for answer in case.answers}
         grades.append([graded.get(name, 0) for name in entries.names])
     return np.array(rows), np.array(grades, dtype=np.float64), entries.names
@@ -78,52 +78,52 @@ def fit(features: Floats, grades: Floats) -> Floats:
     """A weight per feature, (features,), for (queries, m, features) and grades (queries, m)."""
     scale = features.std(axis=(0, 1)) + 1e-6
     scaled = features / scale
-    wanted = grades**_POWER
-    wanted /= wanted.sum(axis=1, keepdims=True)
+    target = grades**_POWER
+    target /= target.sum(axis=1, keepdims=True)
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         scores = scaled @ weights
-        value = -(wanted * log_softmax(scores, axis=1)).sum(axis=1).mean()
-        off = (softmax(scores, axis=1) - wanted) / len(scores)
-        slope = np.tensordot(off, scaled, axes=((0, 1), (0, 1))) + 2 * _PENALTY * weights
-        return float(value + _PENALTY * weights @ weights), slope
+        value = -(target * log_softmax(scores, axis=1)).sum(axis=1).mean()
+        residual = (softmax(scores, axis=1) - target) / len(scores)
+        gradient = np.tensordot(residual, scaled, axes=((0, 1), (0, 1))) + 2 * _PENALTY * weights
+        return float(value + _PENALTY * weights @ weights), gradient
 
-    found = minimize(loss, np.zeros(scaled.shape[-1]), jac=True, method="L-BFGS-B")
-    return np.asarray(found.x / scale)
+    result = minimize(loss, np.zeros(scaled.shape[-1]), jac=True, method="L-BFGS-B")
+    return np.asarray(result.x / scale)
 
 
 def main() -> None:
     """Cross-validate, and with `--write` record the weights."""
-    arguments = parser(__doc__, write="record the weights").parse_args()
+    arguments = make_parser(__doc__, write="record the weights").parse_args()
     embedder = load_embedder()
     built = build_index("corpus", arguments.work, embedder)
-    with opened(built.folder) as corpus:
+    with open_index(built.folder) as corpus:
         cases = [case for case in technique_cases(corpus) if case.half == "dev"]
         features, grades, names = features_of(cases, corpus.generation, embedder)
 
-    def tell(name: str, *scored: Floats) -> None:
+    def show(name: str, *scored: Floats) -> None:
         """By style, as a mean over `scored`."""
         pairs = [pair for scores in scored for pair in zip(cases, scores, strict=True)]
         report(name, ((case.labels["style"], entry_score(case, s, names)) for case, s in pairs))
 
-    tell("without weights", features[..., 0])
-    tell("cross-validated", *(cross_validated(features, grades, seed) for seed in range(_SEEDS)))
+    show("without weights", features[..., 0])
+    show("cross-validated", *(cross_validated(features, grades, seed) for seed in range(_SEEDS)))
     weights = fit(features, grades)
-    tell("fitted on all", features @ weights)
+    show("fitted on all", features @ weights)
     if arguments.write:
         write(embedder.name, features, weights)
 
 
 def write(embedder: str, features: Floats, weights: Floats) -> None:
-    """Record what is to be added to the score without weights, which is the first feature."""
+    """Write what each feature adds to the score without weights, which is the first feature."""
     weights = weights * _spread(features[..., 0]) / _spread(features @ weights)
     weights[0] -= 1.0
-    found = dict(zip(FEATURES, weights.tolist(), strict=True))
-    record(_TARGET, _HEAD, Weights(embedder, found))
+    by_name = dict(zip(FEATURES, weights.tolist(), strict=True))
+    write_weights(_TARGET, _HEAD, Weights(embedder, by_name))
 
 
 def _spread(scores: Floats) -> float:
-    """How far behind a query's best score the last one is that is seen, as a mean."""
+    """Mean difference of a query's best score and its `_SEEN`th."""
     ordered = -np.sort(-scores, axis=1)
     return float((ordered[:, 0] - ordered[:, _SEEN - 1]).mean())
 
@@ -132,15 +132,15 @@ def cross_validated(features: Floats, grades: Floats, seed: int) -> Floats:
     """Scores of each fold's entries, (queries, m), by the weights of the other folds."""
     fold = np.random.default_rng(seed).permutation(len(features)) % _FOLDS
     scores = np.zeros(grades.shape)
-    for each in range(_FOLDS):
-        out = fold == each
-        scores[out] = features[out] @ fit(features[~out], grades[~out])
+    for number in range(_FOLDS):
+        held_out = fold == number
+        scores[held_out] = features[held_out] @ fit(features[~held_out], grades[~held_out])
     return scores
 
 
 def entry_score(case: Case, scores: Floats, names: tuple[str, ...]) -> float:
     """nDCG@10 of a query among entries alone, by the scores of all, (m,)."""
-    ranking = [names[place] for place in np.argsort(-scores, kind="stable")]
+    ranking = [names[row] for row in np.argsort(-scores, kind="stable")]
     return rank_metrics(ranking, case.answers)["nDCG@10"]
 
 

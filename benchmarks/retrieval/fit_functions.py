@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar  # type: ignore[import-untyped]
 
 from benchmarks.retrieval.cases import Case
-from benchmarks.retrieval.fitting import DATA, parser, record, report
+from benchmarks.retrieval.fitting import DATA, make_parser, report, write_weights
 from benchmarks.retrieval.functions import eligible_cases
-from benchmarks.retrieval.indexes import Corpus, build_index, opened
+from benchmarks.retrieval.indexes import Corpus, build_index, open_index
 from benchmarks.retrieval.metrics import named_answers, rank_metrics
 from kb.embedders import Embedder, load_embedder
 from kb.index.vectors import top
@@ -66,25 +66,25 @@ def queries_of(cases: Sequence[Case], corpus: Corpus, embedder: Embedder) -> lis
     reader, names = QueryReader(generation), NamedRows(generation.columns)
     weighing = FunctionWeighing(generation)
     code = corpus.of_kinds(frozenset({"code"}))
-    found = []
+    queries = []
     for case in cases:
         intent = reader.read(case.query)
         tokens = query_terms(intent, generation.lexical)
         words = generation.lexical.scores(tokens)
-        near = generation.vectors.similarities(embedder.embed_query(intent.text))
-        orders = (top(words, CANDIDATES, code & (words > 0)), top(near, CANDIDATES, code))
+        similarities = generation.vectors.similarities(embedder.embed_query(intent.text))
+        orders = (top(words, CANDIDATES, code & (words > 0)), top(similarities, CANDIDATES, code))
         defined = names.definitions(intent.symbols)
         rows = np.unique(np.concatenate((*orders, defined[code[defined]])))
         relative = words[rows] / (float(words[code].max(initial=0.0)) or 1.0)
-        cosines = np.maximum(near[rows], 0.0)
+        cosines = np.maximum(similarities[rows], 0.0)
         fused = WORDS * relative + (1 - WORDS) * cosines
         scores = fused + Ranker(intent, generation, names).totals(rows)
         features = weighing.features(tokens, Candidates(rows, relative, cosines, fused))
         units = [corpus.units[row] for row in rows.tolist()]
-        wanted = frozenset().union(*(answer.units for answer in case.answers))
-        right = np.array([unit in wanted for unit in units], dtype=np.bool_)
-        found.append(Query(case, units, scores, features.T, right))
-    return found
+        answer_units = frozenset().union(*(answer.units for answer in case.answers))
+        right = np.array([unit in answer_units for unit in units], dtype=np.bool_)
+        queries.append(Query(case, units, scores, features.T, right))
+    return queries
 
 
 def fit(queries: Sequence[Query]) -> Floats:
@@ -93,7 +93,7 @@ def fit(queries: Sequence[Query]) -> Floats:
     queries = [query for query in queries if query.right.any()]
     counts = [len(query.units) for query in queries]
     starts = np.cumsum([0, *counts])[:-1]
-    of_query = np.repeat(np.arange(len(queries)), counts)
+    query_ids = np.repeat(np.arange(len(queries)), counts)
     features, scores, right = (
         np.concatenate([getattr(query, name) for query in queries])
         for name in ("features", "scores", "right")
@@ -102,47 +102,47 @@ def fit(queries: Sequence[Query]) -> Floats:
     scaled = features / scale
 
     def loss(logits: Floats) -> tuple[float, Floats]:
-        """Mean of -ln of the answers' share, and its slope."""
-        shares = np.exp(logits - np.maximum.reduceat(logits, starts)[of_query])
-        shares /= np.add.reduceat(shares, starts)[of_query]
+        """Mean of -ln of the answers' share, and its gradient."""
+        shares = np.exp(logits - np.maximum.reduceat(logits, starts)[query_ids])
+        shares /= np.add.reduceat(shares, starts)[query_ids]
         answers = np.maximum(np.add.reduceat(shares * right, starts), 1e-30)
-        slope = shares - shares * right / answers[of_query]
-        return -float(np.log(answers).mean()), slope / len(queries)
+        gradient = shares - shares * right / answers[query_ids]
+        return -float(np.log(answers).mean()), gradient / len(queries)
 
-    steep = minimize_scalar(
-        lambda steep: loss(steep * scores)[0], bounds=(1.0, _STEEPEST), method="bounded"
+    steepness = minimize_scalar(
+        lambda steepness: loss(steepness * scores)[0], bounds=(1.0, _STEEPEST), method="bounded"
     ).x
 
     def penalized(weights: Floats) -> tuple[float, Floats]:
-        value, slope = loss(steep * scores + scaled @ weights)
+        value, gradient = loss(steepness * scores + scaled @ weights)
         value += _PENALTY * float(weights @ weights)
-        return value, scaled.T @ slope + 2 * _PENALTY * weights
+        return value, scaled.T @ gradient + 2 * _PENALTY * weights
 
-    found = minimize(penalized, np.zeros(len(scale)), jac=True, method="L-BFGS-B").x
-    return np.asarray(found / scale / steep)
+    solution = minimize(penalized, np.zeros(len(scale)), jac=True, method="L-BFGS-B").x
+    return np.asarray(solution / scale / steepness)
 
 
 def main() -> None:
     """Cross-validate, and with `--write` record the weights."""
-    arguments = parser(__doc__, write="record the weights").parse_args()
+    arguments = make_parser(__doc__, write="record the weights").parse_args()
     embedder = load_embedder()
     built = build_index("full", arguments.work, embedder)
-    with opened(built.folder) as corpus:
+    with open_index(built.folder) as corpus:
         cases = [case for case in eligible_cases(built, corpus) if case.half == "dev"]
         queries = queries_of(cases, corpus, embedder)
-    nothing = np.zeros(len(FEATURES))
+    zeros = np.zeros(len(FEATURES))
     print(f"{len(queries)} queries")
-    _report("without weights", lambda _: nothing, queries)
-    held_out = {
+    _report("without weights", lambda _: zeros, queries)
+    without_package = {
         package: fit([query for query in queries if query.package != package])
         for package in {query.package for query in queries}
     }
-    _report("each package by the others", held_out.__getitem__, queries)
+    _report("each package by the others", without_package.__getitem__, queries)
     weights = fit(queries)
     _report("fitted on all", lambda _: weights, queries)
     if arguments.write:
-        found = dict(zip(FEATURES, weights.tolist(), strict=True))
-        record(_TARGET, _HEAD, Weights(embedder.name, found))
+        by_name = dict(zip(FEATURES, weights.tolist(), strict=True))
+        write_weights(_TARGET, _HEAD, Weights(embedder.name, by_name))
 
 
 def _report(name: str, weights: Callable[[str], Floats], queries: Sequence[Query]) -> None:
@@ -151,7 +151,7 @@ def _report(name: str, weights: Callable[[str], Floats], queries: Sequence[Query
     for query in sorted(queries, key=lambda query: query.package):
         scores = query.scores + query.features @ weights(query.package)
         order = np.argsort(-scores, kind="stable")
-        ranking = named_answers([query.units[place] for place in order], query.case.answers)
+        ranking = named_answers([query.units[row] for row in order], query.case.answers)
         scored.append((query.package, rank_metrics(ranking, query.case.answers)["nDCG@10"]))
     report(name, scored)
 

@@ -17,8 +17,8 @@ from pydantic import TypeAdapter
 
 from benchmarks.retrieval.cases import Answer, Case
 from benchmarks.retrieval.documentation import Documented
-from benchmarks.retrieval.fitting import parser
-from benchmarks.retrieval.indexes import BuiltIndex, Corpus, build_index, opened
+from benchmarks.retrieval.fitting import make_parser
+from benchmarks.retrieval.indexes import BuiltIndex, Corpus, build_index, open_index
 from benchmarks.retrieval.sentences import first_sentence, normalized, refusal
 from kb.embedders import load_embedder
 from kb.errors import KbError
@@ -64,12 +64,12 @@ def function_cases(name: str, built: BuiltIndex, corpus: Corpus) -> list[Case]:
 
     Raises KbError if a stored query is not what the packages say: the list or the reader changed.
     """
-    found = {candidate.identifier.id: candidate for candidate in _documented(built, corpus)}
+    candidates = {candidate.identifier.id: candidate for candidate in _documented(built, corpus)}
     stored = read_identifiers(FOLDER / f"functions-{name}.tsv")
     differing = [
         identifier.id
         for identifier in stored
-        if identifier.id not in found or found[identifier.id].identifier != identifier
+        if identifier.id not in candidates or candidates[identifier.id].identifier != identifier
     ]
     if differing:
         raise KbError(
@@ -77,7 +77,7 @@ def function_cases(name: str, built: BuiltIndex, corpus: Corpus) -> list[Case]:
             f"now, the first {differing[0]}: `python -m benchmarks.retrieval.functions` chooses "
             "anew; then every baseline has to be measured again"
         )
-    return [_case(found[identifier.id], corpus) for identifier in stored]
+    return [_case(candidates[identifier.id], corpus) for identifier in stored]
 
 
 def documented_cases(built: BuiltIndex, corpus: Corpus) -> list[Case]:
@@ -122,81 +122,81 @@ def _units(candidate: _Candidate, corpus: Corpus) -> frozenset[str]:
     rows = corpus.by_file[identifier.package, identifier.path]
     parts = [row for row in rows if row >= candidate.row and corpus.chunks[row].symbol]
 
-    def of_first(row: int) -> bool:
+    def is_same_function(row: int) -> bool:
         chunk = corpus.chunks[row]
         return chunk.symbol == first.symbol and chunk.start_line >= first.start_line
 
-    return frozenset(corpus.units[row] for row in takewhile(of_first, parts))
+    return frozenset(corpus.units[row] for row in takewhile(is_same_function, parts))
 
 
 def _documented(built: BuiltIndex, corpus: Corpus) -> Iterator[_Candidate]:
     """Every documented function whose first lines are in a chunk of the index."""
     for package, material in built.material.items():
         for path, functions in material.documented.items():
-            chunks = [(row, corpus.chunks[row]) for row in corpus.by_file.get((package, path), ())]
+            chunks = [(r, corpus.chunks[r]) for r in corpus.by_file.get((package, path), ())]
             for function in functions:
                 holders = (r for r, c in chunks if c.start_line <= function.line <= c.end_line)
-                if (row := next(holders, None)) is not None:
+                if (r := next(holders, None)) is not None:
                     sentence = first_sentence(function.doc)
                     digest = hashlib.blake2b(sentence.encode(), digest_size=_DIGEST).hexdigest()
                     identifier = Identifier(package, path, function.symbol, function.line, digest)
-                    yield _Candidate(identifier, sentence, row, function)
+                    yield _Candidate(identifier, sentence, r, function)
 
 
 def _eligible(built: BuiltIndex, corpus: Corpus) -> tuple[list[_Candidate], Counter[str]]:
-    """What the rules allow, and why the others were left out."""
-    refused: Counter[str] = Counter()
-    kept: list[_Candidate] = []
+    """Candidates that the rules allow, and the reasons why the others were left out."""
+    refusals: Counter[str] = Counter()
+    accepted: list[_Candidate] = []
     for candidate in _documented(built, corpus):
         reason = refusal(candidate.sentence, candidate.function.symbol)
-        if reason := reason or _unfit(candidate, corpus):
-            refused[reason] += 1
+        if reason := reason or _misfit_reason(candidate, corpus):
+            refusals[reason] += 1
         else:
-            kept.append(candidate)
-    return _unambiguous(kept, corpus, refused), refused
+            accepted.append(candidate)
+    return _unambiguous(accepted, corpus, refusals), refusals
 
 
-def _unfit(candidate: _Candidate, corpus: Corpus) -> str | None:
+def _misfit_reason(candidate: _Candidate, corpus: Corpus) -> str | None:
     chunk, function = corpus.chunks[candidate.row], candidate.function
     names = {chunk.symbol, (chunk.symbol or "").rsplit("::", 1)[-1]}
     inside = chunk.end_line >= function.end_line and f"def {function.symbol}(" in chunk.text
     # the launcher of a kernel shares the kernel's chunk; a method of a small class is no chunk
     if function.symbol not in names and not (chunk.language == "triton" and inside):
         return "part of another chunk"
-    rows = chunk.text.split("\n")[: function.end_line - chunk.start_line + 1]
-    if sum(bool(line.strip()) for line in rows) < MIN_LINES:
+    lines = chunk.text.split("\n")[: function.end_line - chunk.start_line + 1]
+    if sum(bool(line.strip()) for line in lines) < MIN_LINES:
         return "too few lines"
     return None
 
 
 def _unambiguous(
-    candidates: list[_Candidate], corpus: Corpus, refused: Counter[str]
+    candidates: list[_Candidate], corpus: Corpus, refusals: Counter[str]
 ) -> list[_Candidate]:
     """One query per sentence; none that has two different answers or whose text is in a chunk."""
     by_sentence: dict[str, list[_Candidate]] = {}
     for candidate in candidates:
         by_sentence.setdefault(normalized(candidate.sentence), []).append(candidate)
     text = "\0".join(normalized(chunk.text) for chunk in corpus.chunks)
-    kept: list[_Candidate] = []
-    for sentence, same in by_sentence.items():
-        if len({corpus.units[candidate.row] for candidate in same}) > 1:
-            refused["several functions say it"] += len(same)
+    accepted: list[_Candidate] = []
+    for sentence, group in by_sentence.items():
+        if len({corpus.units[candidate.row] for candidate in group}) > 1:
+            refusals["several functions say it"] += len(group)
         elif sentence in text:
-            refused["stands in the index"] += len(same)
+            refusals["stands in the index"] += len(group)
         else:
-            refused["copy"] += len(same) - 1
-            kept.append(min(same, key=lambda each: each.identifier.id))
-    return kept
+            refusals["copy"] += len(group) - 1
+            accepted.append(min(group, key=lambda candidate: candidate.identifier.id))
+    return accepted
 
 
-def _in_turns(candidates: list[_Candidate], corpus: Corpus, count: int) -> list[Identifier]:
+def _round_robin(candidates: list[_Candidate], corpus: Corpus, count: int) -> list[Identifier]:
     """Choose the queries of a set.
 
     Groups of package and language take turns, so that none is most of the set; within a group the
     digest of the sentence gives the order.
     """
     groups: dict[tuple[str, str], list[_Candidate]] = {}
-    for candidate in sorted(candidates, key=lambda each: each.identifier.sentence):
+    for candidate in sorted(candidates, key=lambda candidate: candidate.identifier.sentence):
         key = (candidate.identifier.package, corpus.chunks[candidate.row].language)
         groups.setdefault(key, []).append(candidate)
     chosen: list[Identifier] = []
@@ -210,27 +210,27 @@ def _in_turns(candidates: list[_Candidate], corpus: Corpus, count: int) -> list[
                     files[file] += 1
                     chosen.append(identifier)
                     break
-    return sorted(chosen[:count], key=lambda each: each.id)
+    return sorted(chosen[:count], key=lambda identifier: identifier.id)
 
 
 def main() -> None:
     """Write the lists of both sets."""
-    made = parser(__doc__)
-    made.add_argument("sets", nargs="*", default=list(COUNTS), help="small, full")
-    arguments = made.parse_args()
+    parser = make_parser(__doc__)
+    parser.add_argument("sets", nargs="*", default=list(COUNTS), help="small, full")
+    arguments = parser.parse_args()
     for name in arguments.sets:
         built = build_index(name, arguments.work, load_embedder())
-        with opened(built.folder) as corpus:
-            kept, refused = _eligible(built, corpus)
-            chosen = _in_turns(kept, corpus, COUNTS[name])
+        with open_index(built.folder) as corpus:
+            accepted, refusals = _eligible(built, corpus)
+            chosen = _round_robin(accepted, corpus, COUNTS[name])
         path = FOLDER / f"functions-{name}.tsv"
         with path.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
             writer.writerow(Identifier.__match_args__)
             writer.writerows(astuple(identifier) for identifier in chosen)
         print(f"{path}: {len(chosen)} queries over {len(corpus.chunks):,} chunks")
-        for reason, times in refused.most_common():
-            print(f"  {times:6,} left out: {reason}")
+        for reason, count in refusals.most_common():
+            print(f"  {count:6,} left out: {reason}")
 
 
 if __name__ == "__main__":

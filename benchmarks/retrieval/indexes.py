@@ -31,14 +31,14 @@ _PROGRESS_EVERY = 1024
 
 @dataclass(frozen=True, slots=True)
 class BuiltIndex:
-    """An index on disk, and what its packages' functions are documented by."""
+    """An index on disk, and the material of its packages."""
 
     folder: Path
     material: dict[str, Material]
 
 
 class Corpus:
-    """One open generation, seen as what contenders rank and what answers are made of."""
+    """One open generation: the chunks that contenders rank, and the units of answers."""
 
     def __init__(self, generation: Generation) -> None:
         self.generation = generation
@@ -62,10 +62,10 @@ class Corpus:
     @cached_property
     def by_file(self) -> dict[tuple[str, str], list[int]]:
         """(source, path) → rows in file order."""
-        found: dict[tuple[str, str], list[int]] = {}
+        rows: dict[tuple[str, str], list[int]] = {}
         for row, chunk in enumerate(self.chunks):
-            found.setdefault((chunk.source, chunk.path), []).append(row)
-        return found
+            rows.setdefault((chunk.source, chunk.path), []).append(row)
+        return rows
 
     def of_kinds(self, kinds: frozenset[Kind]) -> NDArray[np.bool_]:
         """Which chunks are of these kinds, (n,); all if there are none."""
@@ -91,24 +91,24 @@ def build_index(name: str, work: Path, embedder: Embedder) -> BuiltIndex:
 
     Raises KbError if a package cannot be fetched, or another process builds the same index.
     """
-    chosen = index_set(name)
+    spec = index_set(name)
     state = corpus_state(shipped_corpus())
     detector = detector_of(state)
     packages = pinned_packages()
-    material = {each: read_material(packages[each], detector, work) for each in chosen.take}
-    for package, read in material.items():
-        state = state.merged(_part(read.state, package, chosen))
-    kind = name + "-" + re.sub(r"[^\w.@-]", "-", embedder.name)
-    folder = work / "indexes" / f"{kind}-{_writers_digest()}"
+    material = {package: read_material(packages[package], detector, work) for package in spec.take}
+    for package, content in material.items():
+        state = state.merged(_part(content.state, package, spec))
+    prefix = name + "-" + re.sub(r"[^\w.@-]", "-", embedder.name)
+    folder = work / "indexes" / f"{prefix}-{_writer_digest()}"
     if _content(folder) != state.content(embedder.name):
-        for stale in folder.parent.glob(f"{kind}-*"):
+        for stale in folder.parent.glob(f"{prefix}-*"):
             shutil.rmtree(stale)
         _publish(state, folder, work, embedder)
     return BuiltIndex(folder, material)
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Corpus]:
+def open_index(folder: Path) -> Iterator[Corpus]:
     """The current generation of an index."""
     generation = open_generation(folder)
     try:
@@ -117,11 +117,11 @@ def opened(folder: Path) -> Iterator[Corpus]:
         generation.close()
 
 
-def _part(state: IndexState, package: str, chosen: IndexSet) -> IndexState:
-    paths = {path for path in {chunk.path for chunk in state.chunks} if chosen.takes(package, path)}
+def _part(state: IndexState, package: str, spec: IndexSet) -> IndexState:
+    paths = {path for path in {chunk.path for chunk in state.chunks} if spec.takes(package, path)}
     chunks = (chunk for chunk in state.chunks if chunk.path in paths)
-    kept = (chunk for chunk in chunks if chunk.symbol or not chosen.functions_only)
-    return replace(state, chunks=tuple(kept))
+    selected = (chunk for chunk in chunks if chunk.symbol or not spec.functions_only)
+    return replace(state, chunks=tuple(selected))
 
 
 def _publish(state: IndexState, folder: Path, work: Path, embedder: Embedder) -> None:
@@ -136,8 +136,8 @@ def _publish(state: IndexState, folder: Path, work: Path, embedder: Embedder) ->
             print(f"embedded {done:,} of {total:,}", flush=True)
 
     print(f"building {folder.name}: {len(state.chunks):,} chunks", flush=True)
-    with IndexWriter(work) as shared:
-        vectors, _ = shared.embed(state.chunks, embedder, progress)
+    with IndexWriter(work) as cache_writer:
+        vectors, _ = cache_writer.embed(state.chunks, embedder, progress)
     with IndexWriter(folder) as writer:
         writer.publish(state, vectors, embedder.name)
 
@@ -150,7 +150,7 @@ def _content(folder: Path) -> str | None:
     return read_manifest(layout.generation(current)).content
 
 
-def _writers_digest() -> str:
-    """Of what decides what is written for given chunks: tokens, weights, columns, formats."""
+def _writer_digest() -> str:
+    """Digest of the code that writes an index of given chunks."""
     files = sorted(Path(kb.index.__file__).parent.glob("*.py"))
     return digest(*(path.read_bytes() for path in files))

@@ -79,9 +79,9 @@ def technique_cases(corpus: Corpus, path: Path = FOLDER / "techniques.yaml") -> 
     """
     queries: list[TechniqueQuery] = _read(path, TechniqueQuery)
     _check_texts(path, queries, _names(corpus))
-    known = set(corpus.units)
+    units = set(corpus.units)
     for query in queries:
-        missing = sorted(set(query.answers) - known)
+        missing = sorted(set(query.answers) - units)
         if missing:
             raise KbError(f"{path.name}: {query.id}: the corpus has no {', '.join(missing)}")
         if max(query.answers.values()) < 3:
@@ -90,7 +90,7 @@ def technique_cases(corpus: Corpus, path: Path = FOLDER / "techniques.yaml") -> 
         Case(
             query.id,
             query.query,
-            tuple(Answer(name, frozenset({name}), g) for name, g in query.answers.items()),
+            tuple(Answer(name, frozenset({name}), grade) for name, grade in query.answers.items()),
             {"style": query.style},
         )
         for query in queries
@@ -107,7 +107,7 @@ def unanswerable_cases(corpus: Corpus, path: Path = FOLDER / "unanswerable.yaml"
 def judged_texts() -> list[str]:
     """All stored questions of both halves, which nothing may be taught."""
     stored = (("techniques", TechniqueQuery), ("unanswerable", UnanswerableQuery))
-    return [each.query for name, model in stored for each in _read(FOLDER / f"{name}.yaml", model)]
+    return [q.query for name, model in stored for q in _read(FOLDER / f"{name}.yaml", model)]
 
 
 def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[Case]:
@@ -129,7 +129,7 @@ def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[C
                 Case(
                     id=implementation.name,
                     query="\n".join(corpus.chunks[row].text for row in rows)[:MAX_QUERY_CHARS],
-                    answers=_others(implementation, operator, answers),
+                    answers=_other_answers(implementation, operator, answers),
                     labels={
                         "language": corpus.chunks[rows[0]].language,
                         "package": implementation.package,
@@ -141,34 +141,34 @@ def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[C
     return cases
 
 
-def _others(
+def _other_answers(
     query: Implementation, operator: Operator, answers: dict[str, Answer]
 ) -> tuple[Answer, ...]:
     """The answers to one implementation: all others that are not copies of it."""
-    own = answers[query.name].units
-    found = tuple(
-        replace(answers[implementation.name], units=answers[implementation.name].units - own)
+    own_units = answers[query.name].units
+    others = tuple(
+        replace(answers[implementation.name], units=answers[implementation.name].units - own_units)
         for implementation in operator.implementations
         if implementation.path != query.path or implementation.package != query.package
     )
-    found = tuple(answer for answer in found if answer.units)
-    if not found:
+    others = tuple(answer for answer in others if answer.units)
+    if not others:
         raise KbError(f"kernels.yaml: {operator.operator}: nothing but copies of {query.name}")
-    return found
+    return others
 
 
-def _units(each: Implementation, corpus: Corpus, path: Path) -> frozenset[str]:
-    rows = (row for symbol in each.symbols for row in _rows(each, symbol, corpus, path))
+def _units(impl: Implementation, corpus: Corpus, path: Path) -> frozenset[str]:
+    rows = (row for symbol in impl.symbols for row in _rows(impl, symbol, corpus, path))
     return frozenset(corpus.units[row] for row in rows)
 
 
-def _rows(each: Implementation, symbol: str, corpus: Corpus, path: Path) -> list[int]:
+def _rows(impl: Implementation, symbol: str, corpus: Corpus, path: Path) -> list[int]:
     """The chunks of a function: one, or the parts of an over-long one."""
-    rows = corpus.by_file.get((each.package, each.path), [])
-    found = [row for row in rows if corpus.chunks[row].symbol == symbol]
-    if not found:
-        raise KbError(f"{path.name}: no chunk of {each.package} {each.path} is called {symbol}")
-    return found
+    rows = corpus.by_file.get((impl.package, impl.path), [])
+    matching = [row for row in rows if corpus.chunks[row].symbol == symbol]
+    if not matching:
+        raise KbError(f"{path.name}: no chunk of {impl.package} {impl.path} is called {symbol}")
+    return matching
 
 
 def _names(corpus: Corpus) -> dict[str, str]:
@@ -195,10 +195,10 @@ def _check_texts(
         if repeated:
             raise KbError(f"{path.name}: {field} '{repeated[0]}' is there more than once")
     for query in queries:
-        taken = names.get(normalized(query.query))
+        origin = names.get(normalized(query.query))
         # an identifier can be an alias: nobody asks for `tl.dot` in other words
-        if taken and not (isinstance(query, TechniqueQuery) and query.style == "api-symbol"):
-            raise KbError(f"{path.name}: {query.id}: the query is {taken}: ask in other words")
+        if origin and not (isinstance(query, TechniqueQuery) and query.style == "api-symbol"):
+            raise KbError(f"{path.name}: {query.id}: the query is {origin}: ask in other words")
 
 
 def _read(path: Path, model: type[Any]) -> list[Any]:

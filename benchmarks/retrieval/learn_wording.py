@@ -28,13 +28,13 @@ Floats = NDArray[np.float64]
 
 
 def train_wording(
-    texts: Sequence[str], wanted: NDArray[np.float32], weights: NDArray[np.float32]
+    texts: Sequence[str], targets: NDArray[np.float32], weights: NDArray[np.float32]
 ) -> Wording:
     """A model of questions.
 
     Parameters
     ----------
-    wanted
+    targets
         What each output should be, (n, outputs), rows of sum 1 or 0.
     weights
         How much each question counts, (n,).
@@ -44,8 +44,8 @@ def train_wording(
     features = _matrix(counts, rarity)
     # Rows that no question has keep no weights, and take no part.
     used = np.unique(features.indices)
-    outputs = wanted.shape[1]
-    fitted, bias = _fit(features[:, used], wanted.astype(np.float64), weights / weights.sum())
+    outputs = targets.shape[1]
+    fitted, bias = _fit(features[:, used], targets.astype(np.float64), weights / weights.sum())
     scale = (np.abs(fitted).max(axis=0) / _LARGEST).astype(np.float32) + np.float32(1e-9)
     table = np.zeros((KINDS * _ROWS, outputs), dtype=np.int8)
     table[used] = np.rint(fitted / scale)
@@ -54,11 +54,11 @@ def train_wording(
 
 def _rarity(counts: Sequence[Counter[int]]) -> NDArray[np.float32]:
     """Of each row, (rows,); at half precision, as it is stored."""
-    having = np.zeros(_ROWS)
+    question_counts = np.zeros(_ROWS)
     for count in counts:
-        having[list(count)] += 1
-    rarity = np.log((len(counts) + 1) / (having + 1)) + 1
-    rarity[having < _FEWEST] = 0
+        question_counts[list(count)] += 1
+    rarity = np.log((len(counts) + 1) / (question_counts + 1)) + 1
+    rarity[question_counts < _FEWEST] = 0
     return rarity.astype(np.float16).astype(np.float32)
 
 
@@ -67,32 +67,32 @@ def _matrix(
 ) -> csr_matrix:
     """(n, KINDS * rows): what each question has."""
     columns, values, ends = [], [], [0]
-    for of_kinds in counts:
-        parts = [weigh(each, rarity[kind]) for kind, each in enumerate(of_kinds)]
+    for kind_counts in counts:
+        parts = [weigh(count, rarity[kind]) for kind, count in enumerate(kind_counts)]
         columns += [rows + kind * _ROWS for kind, (rows, _) in enumerate(parts)]
-        values += [worth for _, worth in parts]
+        values += [part_values for _, part_values in parts]
         ends.append(ends[-1] + sum(len(rows) for rows, _ in parts))
-    whole = (np.concatenate(values), np.concatenate(columns), ends)
-    return csr_matrix(whole, shape=(len(counts), KINDS * _ROWS))
+    data = (np.concatenate(values), np.concatenate(columns), ends)
+    return csr_matrix(data, shape=(len(counts), KINDS * _ROWS))
 
 
-def _fit(features: csr_matrix, wanted: Floats, shares: Floats) -> tuple[Floats, Floats]:
+def _fit(features: csr_matrix, targets: Floats, shares: Floats) -> tuple[Floats, Floats]:
     """Weights (features, outputs) and bias (outputs,)."""
     columns = features.T.tocsr()
-    outputs = wanted.shape[1]
-    each = shares[:, None] * wanted
-    of_row = each.sum(axis=1, keepdims=True)
+    outputs = targets.shape[1]
+    weighted = shares[:, None] * targets
+    row_sums = weighted.sum(axis=1, keepdims=True)
 
     def loss(flat: Floats) -> tuple[float, Floats]:
         table = flat.reshape(-1, outputs)
         logs = log_softmax(features @ table[:-1] + table[-1], axis=1)
-        value = -(each * logs).sum() + _PENALTY * (table[:-1] ** 2).sum()
-        off = of_row * np.exp(logs) - each
-        slope = np.vstack((columns @ off + 2 * _PENALTY * table[:-1], off.sum(axis=0)))
-        return float(value), slope.ravel()
+        value = -(weighted * logs).sum() + _PENALTY * (table[:-1] ** 2).sum()
+        residual = row_sums * np.exp(logs) - weighted
+        gradient = np.vstack((columns @ residual + 2 * _PENALTY * table[:-1], residual.sum(axis=0)))
+        return float(value), gradient.ravel()
 
     start = np.zeros((features.shape[1] + 1) * outputs)
     options = {"maxiter": _STEPS, "maxcor": 6}
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
-    table = found.x.reshape(-1, outputs)
+    result = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    table = result.x.reshape(-1, outputs)
     return table[:-1], table[-1]

@@ -70,10 +70,10 @@ def read_tree(
     include, exclude = tuple(include), tuple(exclude)
     documented: dict[str, list[Documented]] = {}
     for path, original in read_files(root, include, exclude):
-        text, found = without_documentation(PurePosixPath(path), original)
+        text, functions = without_documentation(PurePosixPath(path), original)
         (root / path).write_text(text, encoding="utf-8", newline="\n")
-        if found:
-            documented[path] = found
+        if functions:
+            documented[path] = functions
     report = SourceReport(name=name, location=str(root))
     state = directory_state(root, Reading(name, detector, IndexState(), report, include, exclude))
     return Material(state, documented)
@@ -104,6 +104,6 @@ def _readers_digest() -> str:
     return digest(*(path.read_bytes() for path in files))
 
 
-def digest(*facts: object) -> str:
+def digest(*values: object) -> str:
     """A short digest of values by what they print as."""
-    return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()

@@ -49,15 +49,15 @@ def rank_metrics(ranking: Sequence[str], answers: Sequence[Answer]) -> dict[str,
     Sources: Järvelin and Kekäläinen 2002 for nDCG, in the form of trec_eval (gain divided by the
     binary logarithm of rank + 1).
     """
-    first = {name: float(CUT - rank) for rank, name in enumerate(ranking[:CUT])}
-    if not first:
+    scores = {name: float(CUT - rank) for rank, name in enumerate(ranking[:CUT])}
+    if not scores:
         return dict.fromkeys(METRICS[:5], 0.0)
     graded = pytrec_eval.RelevanceEvaluator(
         {"q": {answer.name: answer.grade for answer in answers}}, _MEASURES
-    ).evaluate({"q": first})["q"]
+    ).evaluate({"q": scores})["q"]
     best = pytrec_eval.RelevanceEvaluator(
         {"q": {answer.name: 1 for answer in best_of(answers)}}, {"success.1,5,10"}
-    ).evaluate({"q": first})["q"]
+    ).evaluate({"q": scores})["q"]
     return {
         "nDCG@10": graded["ndcg_cut_10"],
         "MRR@10": graded["recip_rank"],
@@ -81,10 +81,10 @@ def budget_metrics(
     units, tokens
         Of each result, best first; a unit that comes again costs its tokens again.
     """
-    wanted = frozenset().union(*(answer.units for answer in best_of(answers)))
-    spent = np.cumsum(tokens, dtype=np.int64) if tokens else np.zeros(0, dtype=np.int64)
-    at = next((int(spent[i]) for i, unit in enumerate(units) if unit in wanted), None)
-    return {f"recall@{budget}t": float(at is not None and at <= budget) for budget in BUDGETS}
+    best_units = frozenset().union(*(answer.units for answer in best_of(answers)))
+    totals = np.cumsum(tokens, dtype=np.int64) if tokens else np.zeros(0, dtype=np.int64)
+    cost = next((int(totals[i]) for i, unit in enumerate(units) if unit in best_units), None)
+    return {f"recall@{budget}t": float(cost is not None and cost <= budget) for budget in BUDGETS}
 
 
 def interval(values: Sequence[float] | NDArray[np.float64]) -> Interval:
@@ -94,6 +94,6 @@ def interval(values: Sequence[float] | NDArray[np.float64]) -> Interval:
         return Interval(float("nan"), float("nan"), float("nan"), 0)
     rows = np.random.default_rng(_SEED).integers(len(data), size=(RESAMPLES, len(data)))
     means = data[rows].mean(axis=1)
-    edge = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(means, [edge, 1 - edge])
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
     return Interval(float(data.mean()), float(low), float(high), len(data))

@@ -20,13 +20,13 @@ def part_page(title: str, figures: Figures) -> str:
         _contenders(figures),
     ]
     if "context" in figures:
-        held = figures["context"]["all"].items()
-        shares = ", ".join(f"{name.removeprefix('recall@')} {_value(v)}" for name, v in held)
+        recalls = figures["context"]["all"].items()
+        shares = ", ".join(f"{k.removeprefix('recall@')} {_value(v)}" for k, v in recalls)
         parts.append(f"Through `kb context` of that many tokens: {shares}.")
     if figures.get("product minus"):
         differences = "; ".join(
-            f"{_value(each['all'], '+')} against {figures['contenders'][name]['title']}"
-            for name, each in figures["product minus"].items()
+            f"{_value(value['all'], '+')} against {figures['contenders'][name]['title']}"
+            for name, value in figures["product minus"].items()
         )
         parts.append(f"nDCG@10 of the whole search, query by query: {differences}.")
     if "by category (dev)" in figures:
@@ -44,15 +44,15 @@ def abstention_page(title: str, figures: Figures) -> str:
         rows.append(
             [half, _value(figure["recall"]), precision, _value(figure["answerable refused"])]
         )
-    head = ["half", "unanswerable refused (recall)", "precision", "answerable refused"]
-    return f"## {title}\n\n{table(head, rows)}"
+    header = ["half", "unanswerable refused (recall)", "precision", "answerable refused"]
+    return f"## {title}\n\n{table(header, rows)}"
 
 
 def _contenders(figures: Figures) -> str:
-    head = ["contender", "nDCG@10", "dev", "test", *_COLUMNS, "p50 ms", "abstained"]
+    header = ["contender", "nDCG@10", "dev", "test", *_COLUMNS, "p50 ms", "abstained"]
     rows = []
     for contender in figures["contenders"].values():
-        cells = ["-"] * (len(head) - 3)
+        cells = ["-"] * (len(header) - 3)
         if "all" in contender:
             cells = [
                 _value(contender["all"]["nDCG@10"]),
@@ -61,15 +61,15 @@ def _contenders(figures: Figures) -> str:
             ]
         abstained = str(contender["abstained"]["all"])
         rows.append([contender["title"], *cells, f"{contender['p50 ms']:.1f}", abstained])
-    return table(head, rows)
+    return table(header, rows)
 
 
 def _categories(figures: Figures) -> str:
     titles = [contender["title"] for contender in figures["contenders"].values()]
     rows = [
-        [f"{label}: {value}", str(next(iter(of.values()))["count"]), *map(_mean, of.values())]
+        [f"{label}: {value}", str(next(iter(means.values()))["count"]), *map(_mean, means.values())]
         for label, values in figures["by category (dev)"].items()
-        for value, of in values.items()
+        for value, means in values.items()
     ]
     return table(["category", "queries", *titles], rows)
 
@@ -85,14 +85,14 @@ def _product(figures: Figures) -> str:
         for label, values in figures["product by category"].items()
         for value, halves in values.items()
     ]
-    head = ["category", "queries", "nDCG@10", "dev", "test", *CATEGORY_METRICS[1:]]
-    return table(head, rows)
+    header = ["category", "queries", "nDCG@10", "dev", "test", *CATEGORY_METRICS[1:]]
+    return table(header, rows)
 
 
-def _mean(each: dict[str, float]) -> str:
-    return "-" if not each["count"] else f"{each['mean']:.3f}"
+def _mean(interval: dict[str, float]) -> str:
+    return "-" if not interval["count"] else f"{interval['mean']:.3f}"
 
 
-def _value(each: dict[str, float], sign: str = "") -> str:
-    mean, low, high = (f"{each[name]:{sign}.3f}" for name in ("mean", "low", "high"))
-    return f"{mean} [{low}, {high}]" if each["count"] else "-"
+def _value(interval: dict[str, float], sign: str = "") -> str:
+    mean, low, high = (f"{interval[name]:{sign}.3f}" for name in ("mean", "low", "high"))
+    return f"{mean} [{low}, {high}]" if interval["count"] else "-"

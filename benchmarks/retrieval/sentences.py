@@ -68,20 +68,20 @@ def refusal(sentence: str, symbol: str) -> str | None:
         "not English": _ENGLISH.isdisjoint(_WORD.findall(lowered)),
         "a section's heading": bool(_SECTION.match(sentence)),
         "a list follows": sentence.endswith(_LIST_FOLLOWS),
-        "not prose": _letters(sentence) < MIN_LETTERS,
+        "not prose": _letter_share(sentence) < MIN_LETTERS,
         "refers to other text": bool(_REFERS.search(sentence)),
         "names the function": len(name) > 3 and name in re.findall(r"\w+", lowered),
-        "says no more than the name": len(_said(sentence) - set(tokenize(symbol))) < MIN_NEW_TOKENS,
+        "says no more than the name": len(_new_tokens(sentence, symbol)) < MIN_NEW_TOKENS,
     }
-    return next((reason for reason, holds in reasons.items() if holds), None)
+    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
-def _letters(text: str) -> float:
-    return sum(each.isalpha() or each == " " for each in text) / max(len(text), 1)
+def _letter_share(text: str) -> float:
+    return sum(character.isalpha() or character == " " for character in text) / max(len(text), 1)
 
 
-def _said(sentence: str) -> set[str]:
-    return {token for token in tokenize(sentence) if token not in STOPWORDS_EN_PLUS}
+def _new_tokens(sentence: str, symbol: str) -> set[str]:
+    return set(tokenize(sentence)).difference(STOPWORDS_EN_PLUS, tokenize(symbol))
 
 
 def normalized(text: str) -> str:

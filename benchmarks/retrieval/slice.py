@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.retrieval.cases import Part
 from benchmarks.retrieval.evaluate import Run, evaluate
 from benchmarks.retrieval.functions import documented_cases
-from benchmarks.retrieval.indexes import BuiltIndex, Corpus, opened
+from benchmarks.retrieval.indexes import BuiltIndex, Corpus, open_index
 from benchmarks.retrieval.judgements import technique_cases
 from benchmarks.retrieval.material import read_tree
 from benchmarks.retrieval.metrics import Interval, interval
@@ -79,7 +79,7 @@ def main() -> None:
     embedder = load_embedder()
     with tempfile.TemporaryDirectory() as folder:
         built = build_slice(Path(folder), embedder)
-        with opened(built.folder) as corpus:
+        with open_index(built.folder) as corpus:
             runs = run_slice(built, corpus, embedder)
     record = {"embedder": embedder.name, "nDCG@10": {n: scores(run) for n, run in runs.items()}}
     RECORD.parent.mkdir(exist_ok=True)

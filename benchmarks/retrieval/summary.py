@@ -21,7 +21,7 @@ def summarize(runs: Sequence[Run], context: dict[str, dict[str, float]]) -> Figu
     first = runs[0].outcomes if runs else []
     answerable = any(outcome.metrics for outcome in first)
     figures: Figures = {
-        "queries": {half: len(_of(first, half)) for half in _PARTS},
+        "queries": {half: len(_in_half(first, half)) for half in _PARTS},
         "contenders": {run.contender: _contender(run, answerable=answerable) for run in runs},
     }
     if answerable:
@@ -35,7 +35,7 @@ def summarize(runs: Sequence[Run], context: dict[str, dict[str, float]]) -> Figu
     if context:
         figures["context"] = {
             half: {
-                name: _mean([context[o.case.id][name] for o in _of(first, half)])
+                name: _mean([context[outcome.case.id][name] for outcome in _in_half(first, half)])
                 for name in next(iter(context.values()))
             }
             for half in _PARTS
@@ -47,79 +47,79 @@ def abstention(answerable: Run, unanswerable: Run) -> Figures:
     """Precision and recall of abstaining, over questions with and without an answer."""
     figures: Figures = {}
     for half in _PARTS:
-        refused, right = (
-            [float(outcome.abstained) for outcome in _of(run.outcomes, half)]
+        false_refusals, correct = (
+            [float(outcome.abstained) for outcome in _in_half(run.outcomes, half)]
             for run in (answerable, unanswerable)
         )
-        count = sum(right) + sum(refused)
+        count = sum(correct) + sum(false_refusals)
         figures[half] = {
-            "recall": _mean(right),
-            "precision": sum(right) / count if count else None,
-            "answerable refused": _mean(refused),
+            "recall": _mean(correct),
+            "precision": sum(correct) / count if count else None,
+            "answerable refused": _mean(false_refusals),
         }
     return figures
 
 
-def _of(outcomes: Sequence[Outcome], half: str) -> list[Outcome]:
+def _in_half(outcomes: Sequence[Outcome], half: str) -> list[Outcome]:
     return [outcome for outcome in outcomes if half in ("all", outcome.case.half)]
 
 
 def _contender(run: Run, *, answerable: bool) -> Figures:
-    halves = {half: _of(run.outcomes, half) for half in _PARTS}
+    halves = {half: _in_half(run.outcomes, half) for half in _PARTS}
     figures: Figures = {
         "title": run.title,
         "p50 ms": round(median(o.milliseconds for o in run.outcomes), 2),
-        "abstained": {half: sum(o.abstained for o in found) for half, found in halves.items()},
+        "abstained": {half: sum(o.abstained for o in subset) for half, subset in halves.items()},
     }
     if answerable:
-        figures |= {half: _metrics(found, METRICS) for half, found in halves.items()}
-        if any(outcome.unjudged for outcome in run.outcomes):
+        figures |= {half: _metrics(subset, METRICS) for half, subset in halves.items()}
+        if any(o.unjudged for o in run.outcomes):
             figures["never abstaining"] = {
-                half: _mean([(o.unjudged or {})["nDCG@10"] for o in found])
-                for half, found in halves.items()
+                half: _mean([(o.unjudged or {})["nDCG@10"] for o in subset])
+                for half, subset in halves.items()
             }
     return figures
 
 
 def _difference(product: Run, run: Run) -> Figures:
     """nDCG@10 of the product less that of another, query by query."""
-    found: Figures = {}
+    figures: Figures = {}
     for half in _PARTS:
-        pairs = zip(_of(product.outcomes, half), _of(run.outcomes, half), strict=True)
-        found[half] = _mean([a.metrics["nDCG@10"] - b.metrics["nDCG@10"] for a, b in pairs])
-    return found
+        pairs = zip(_in_half(product.outcomes, half), _in_half(run.outcomes, half), strict=True)
+        figures[half] = _mean([a.metrics["nDCG@10"] - b.metrics["nDCG@10"] for a, b in pairs])
+    return figures
 
 
 def _categories(runs: Sequence[Run]) -> Figures:
     """Category → value → contender → nDCG@10 on the development half."""
-    found: Figures = {}
-    dev = {run.contender: _of(run.outcomes, "dev") for run in runs}
+    figures: Figures = {}
+    dev = {run.contender: _in_half(run.outcomes, "dev") for run in runs}
     for label, value in _labels(dev[runs[0].contender]):
-        found.setdefault(label, {})[value] = {
-            contender: _metrics(_with(outcomes, label, value), ["nDCG@10"])["nDCG@10"]
+        figures.setdefault(label, {})[value] = {
+            contender: _metrics(_in_category(outcomes, label, value), ["nDCG@10"])["nDCG@10"]
             for contender, outcomes in dev.items()
         }
-    return found
+    return figures
 
 
 def _product_by_category(run: Run) -> Figures:
     """Category → value → half → metric of the product; means alone, as of the whole."""
-    found: Figures = {}
+    figures: Figures = {}
     for label, value in _labels(run.outcomes):
-        chosen = _with(run.outcomes, label, value)
-        found.setdefault(label, {})[value] = {
-            half: _metrics(_of(chosen, half), CATEGORY_METRICS) for half in _PARTS
+        selected = _in_category(run.outcomes, label, value)
+        figures.setdefault(label, {})[value] = {
+            half: _metrics(_in_half(selected, half), CATEGORY_METRICS) for half in _PARTS
         }
-    return found
+    return figures
 
 
 def _labels(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     """Every category with each of its values."""
-    labels = {label for outcome in outcomes for label in outcome.case.labels}
+    labels = {label for o in outcomes for label in o.case.labels}
     return sorted({(label, o.case.labels.get(label, "")) for o in outcomes for label in labels})
 
 
-def _with(outcomes: Sequence[Outcome], label: str, value: str) -> list[Outcome]:
+def _in_category(outcomes: Sequence[Outcome], label: str, value: str) -> list[Outcome]:
     return [outcome for outcome in outcomes if outcome.case.labels.get(label, "") == value]
 
 

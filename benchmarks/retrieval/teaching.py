@@ -95,7 +95,7 @@ def teaching_questions(folder: Path = FOLDER) -> list[Question]:
     repeats a question; names the file.
     """
     known = {slug for slugs in taxonomy().values() for slug in slugs}
-    found: list[Question] = []
+    questions: list[Question] = []
     for path in sorted(folder.glob("*.yaml")):
         for family in _read(path):
             if unknown := sorted(set(family.techniques) - known):
@@ -104,11 +104,11 @@ def teaching_questions(folder: Path = FOLDER) -> list[Question]:
                 (text,) = question.values()
                 style = family.style or NOTHING
                 name = f"{path.stem}/{family.family}"
-                found.append(Question(text, style, family.techniques, path.stem, name))
-    counts = Counter(" ".join(each.text.split()) for each in found)
+                questions.append(Question(text, style, family.techniques, path.stem, name))
+    counts = Counter(" ".join(question.text.split()) for question in questions)
     if repeated := [text for text, count in counts.items() if count > 1]:
         raise KbError(f"{folder.name}: asked more than once: {repeated[0][:80]!r}")
-    return found
+    return questions
 
 
 def copies(questions: Sequence[Question], vectors: NDArray[np.float32]) -> list[tuple[int, int]]:
@@ -117,7 +117,7 @@ def copies(questions: Sequence[Question], vectors: NDArray[np.float32]) -> list[
     `vectors` (n, dimensions) are of length 1.
     """
     families = [question.family for question in questions]
-    return [(a, b) for a, b in _near(vectors, COPY) if families[a] != families[b]]
+    return [(a, b) for a, b in _near_pairs(vectors, COPY) if families[a] != families[b]]
 
 
 def situations(questions: Sequence[Question], vectors: NDArray[np.float32]) -> NDArray[np.intp]:
@@ -128,16 +128,16 @@ def situations(questions: Sequence[Question], vectors: NDArray[np.float32]) -> N
     vectors
         Of the questions, (n, dimensions), of length 1.
     """
-    names = {question.family: place for place, question in enumerate(questions)}
-    joined = [(place, names[question.family]) for place, question in enumerate(questions)]
-    firsts, seconds = zip(*joined, *_near(vectors, SAME_SITUATION), strict=True)
+    row_of = {question.family: row for row, question in enumerate(questions)}
+    same_family = [(row, row_of[question.family]) for row, question in enumerate(questions)]
+    firsts, seconds = zip(*same_family, *_near_pairs(vectors, SAME_SITUATION), strict=True)
     shape = (len(questions), len(questions))
     graph = coo_array((np.ones(len(firsts)), (firsts, seconds)), shape=shape)
     _, numbers = connected_components(graph, directed=False)
     return np.asarray(numbers, dtype=np.intp)
 
 
-def _near(vectors: NDArray[np.float32], cosine: float) -> Iterable[tuple[int, int]]:
+def _near_pairs(vectors: NDArray[np.float32], cosine: float) -> Iterable[tuple[int, int]]:
     """Pairs of rows nearer than `cosine`, in order."""
     step = 1024
     for start in range(0, len(vectors), step):
@@ -148,7 +148,7 @@ def _near(vectors: NDArray[np.float32], cosine: float) -> Iterable[tuple[int, in
                 yield first, second
 
 
-def unlike(
+def novel(
     questions: Sequence[Question],
     vectors: NDArray[np.float32],
     texts: Iterable[str],
@@ -164,12 +164,12 @@ def unlike(
     vectors, judged
         Of the questions, (n, dimensions), and of the texts, (texts, dimensions), of length 1.
     """
-    taken = {normalized(text) for text in texts}
-    own = np.array(
-        [normalized(question.text) not in taken for question in questions], dtype=np.bool_
+    judged_texts = {normalized(text) for text in texts}
+    is_reworded = np.array(
+        [normalized(question.text) not in judged_texts for question in questions], dtype=np.bool_
     )
-    unlike = np.asarray((vectors @ judged.T).max(axis=1, initial=-1.0) <= LIKE_JUDGED, np.bool_)
-    return np.logical_and(own, unlike)
+    is_distant = np.asarray((vectors @ judged.T).max(axis=1, initial=-1.0) <= LIKE_JUDGED, np.bool_)
+    return np.logical_and(is_reworded, is_distant)
 
 
 def _read(path: Path) -> list[Family]:

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.retrieval.functions import FOLDER, read_identifiers
-from benchmarks.retrieval.indexes import build_index, opened
+from benchmarks.retrieval.indexes import build_index, open_index
 from benchmarks.retrieval.judgements import technique_cases, unanswerable_cases
 from benchmarks.retrieval.packages import index_set, pinned_packages
 from kb.embedders import load_embedder
@@ -22,7 +22,7 @@ GOOD = """
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     built = build_index("corpus", tmp_path_factory.mktemp("work"), load_embedder())
-    with opened(built.folder) as opened_corpus:
+    with open_index(built.folder) as opened_corpus:
         yield opened_corpus
 
 

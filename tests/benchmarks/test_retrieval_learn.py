@@ -26,7 +26,7 @@ def taught(count=240):
         Question(f"{WORDS[kind]} {n}", "symptom", graded[kind], "a", f"a/{n}")
         for n, kind in enumerate(kinds)
     ]
-    return learn.Teaching(questions, vectors.astype(np.float32), np.arange(count)), kinds
+    return learn.TeachingSet(questions, vectors.astype(np.float32), np.arange(count)), kinds
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from benchmarks.retrieval.baselines import CONTENDERS, Ranked
-from benchmarks.retrieval.indexes import opened
+from benchmarks.retrieval.indexes import open_index
 from benchmarks.retrieval.slice import RECORD, build_slice, change, run_slice, scores
 from kb.embedders import load_embedder
 
@@ -19,7 +19,7 @@ def searched(tmp_path_factory):
     # The ranking is asked for three depths of each query.
     embedder.embed_query = functools.cache(embedder.embed_query)
     built = build_slice(tmp_path_factory.mktemp("slice"), embedder)
-    with opened(built.folder) as corpus:
+    with open_index(built.folder) as corpus:
         yield built, corpus, embedder
 
 

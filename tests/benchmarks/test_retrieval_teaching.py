@@ -10,9 +10,9 @@ from benchmarks.retrieval.teaching import (
     STYLES,
     Question,
     copies,
+    novel,
     situations,
     teaching_questions,
-    unlike,
 )
 from kb.errors import KbError
 from kb.vocabulary import taxonomy
@@ -53,7 +53,7 @@ def test_what_the_benchmark_asks_is_not_taught():
     vectors = np.array([[0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]], dtype=np.float32)
     judged = ["few blocks, k is LONG!", "a long K, few blocks"]
     near = np.array([[0.5, 0.86], [0.95, 0.31]], dtype=np.float32)
-    assert unlike(asked, vectors, judged, near).tolist() == [False, False, True]
+    assert novel(asked, vectors, judged, near).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize(

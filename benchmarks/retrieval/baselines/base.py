@@ -1,4 +1,4 @@
-"""What every contender offers."""
+"""The interface of every contender."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,22 +19,22 @@ class Ranked:
     rows: list[int]
     """Chunks, best first, at most `DEPTH`; empty where it abstained."""
     top: list[int] | None = None
-    """What it shows when asked for ten, where that is not the head of `rows`."""
+    """Its ten results, where they are not the head of `rows`."""
     abstained: bool = False
     unjudged: list[int] | None = None
-    """What it would have ranked had it not abstained."""
+    """Its ranking without abstention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What of an index is searched."""
+    """The part of an index that is searched."""
 
     mask: NDArray[np.bool_]
     """Chunks that may be found, (n,)."""
     kinds: tuple[Kind, ...] = ()
     """The filter on kinds that makes this mask; empty for none."""
-    but: NDArray[np.bool_] | None = None
-    """All but the chunks left out beside the filter, (n,), as the query's own."""
+    allowed: NDArray[np.bool_] | None = None
+    """All chunks but those excluded beside the filter, such as the query's own, (n,)."""
 
 
 class Contender(Protocol):
@@ -46,5 +46,5 @@ class Contender(Protocol):
         """Rank the chunks of the scope. The call is timed."""
 
     def deepen(self, _query: str, _scope: Scope, ranked: Ranked) -> Ranked:
-        """The same to `DEPTH`, where `rank` stops before; not timed."""
+        """The ranking extended to `DEPTH`, where `rank` stops before; not timed."""
         return ranked

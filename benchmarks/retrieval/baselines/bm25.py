@@ -26,8 +26,8 @@ class BodyBM25(Contender):
         return (tokens(chunk.text) for chunk in chunks)
 
     def rank(self, query: str, scope: Scope) -> Ranked:
-        known = [token for token in query_tokens(query) if token in self._index.vocab_dict]
-        if not known:
+        terms = [token for token in query_tokens(query) if token in self._index.vocab_dict]
+        if not terms:
             return Ranked([])
-        scores = np.asarray(self._index.get_scores(known), dtype=np.float32)
+        scores = np.asarray(self._index.get_scores(terms), dtype=np.float32)
         return Ranked(top(scores, DEPTH, scope.mask & (scores > 0)).tolist())

@@ -22,7 +22,7 @@ class Product(Contender):
 
     def rank(self, query: str, scope: Scope) -> Ranked:
         filters = Filters(kinds=list(scope.kinds))
-        response = self._searcher.search(query, SHOWN, filters, mask=scope.but)
+        response = self._searcher.search(query, SHOWN, filters, mask=scope.allowed)
         rows = [self._rows[result.id] for result in response.results]
         return Ranked(rows, rows, response.abstained)
 
@@ -30,7 +30,7 @@ class Product(Contender):
         filters = Filters(kinds=list(scope.kinds))
 
         def rows(k: int) -> list[int]:
-            return [hit.row for hit in self._searcher.rank(query, k, filters, scope.but).hits]
+            return [hit.row for hit in self._searcher.rank(query, k, filters, scope.allowed).hits]
 
         if ranked.abstained:
             return replace(ranked, unjudged=rows(SHOWN))

@@ -15,7 +15,7 @@ from kb.index.vectors import top
 _STOPWORDS = frozenset(STOPWORDS_EN_PLUS)
 _MARKS = ".,;:()[]{}'\"`"
 _BELOW_ONE = 1e-6
-"""Occurrences decide between chunks with equally many of the words, and no more."""
+"""Weight of an occurrence: it only breaks ties between chunks with equally many of the words."""
 
 
 class Terms(Contender):
@@ -25,20 +25,20 @@ class Terms(Contender):
 
     def __init__(self, corpus: Corpus, _embedder: Embedder) -> None:
         # A word of a query holds no white space, so each of its occurrences lies within one run of
-        # other characters. Every different run is looked into once, however often it stands there.
-        places: dict[str, int] = {}
+        # other characters. Each distinct run is searched once, however often it occurs.
+        ids: dict[str, int] = {}
         runs, rows = array("q"), array("q")
         for row, chunk in enumerate(corpus.chunks):
             for run in chunk.text.lower().split():
-                runs.append(places.setdefault(run, len(places)))
+                runs.append(ids.setdefault(run, len(ids)))
                 rows.append(row)
         self._size = len(corpus.chunks)
-        self._text = "\0".join(places)
-        self._ends = np.cumsum([len(run) + 1 for run in places])
-        of_run = np.asarray(runs)
-        order = np.argsort(of_run, kind="stable")
+        self._text = "\0".join(ids)
+        self._ends = np.cumsum([len(run) + 1 for run in ids])
+        run_ids = np.asarray(runs)
+        order = np.argsort(run_ids, kind="stable")
         self._rows = np.asarray(rows)[order]
-        self._starts = np.searchsorted(of_run[order], np.arange(len(places) + 1))
+        self._starts = np.searchsorted(run_ids[order], np.arange(len(ids) + 1))
         self._counts = lru_cache(maxsize=4096)(self._count)
 
     def rank(self, query: str, scope: Scope) -> Ranked:
@@ -53,19 +53,19 @@ class Terms(Contender):
 
     def _count(self, word: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Rows that hold the word, and how often."""
-        found: list[int] = []
-        at = self._text.find(word) if word else -1
-        while at >= 0:
-            found.append(at)
-            at = self._text.find(word, at + len(word))
-        runs, times = np.unique(
-            np.searchsorted(self._ends, found, side="right"), return_counts=True
+        offsets: list[int] = []
+        offset = self._text.find(word) if word else -1
+        while offset >= 0:
+            offsets.append(offset)
+            offset = self._text.find(word, offset + len(word))
+        runs, occurrences = np.unique(
+            np.searchsorted(self._ends, offsets, side="right"), return_counts=True
         )
         starts, lengths = self._starts[runs], self._starts[runs + 1] - self._starts[runs]
         before = np.cumsum(lengths) - lengths
-        of_runs = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+        positions = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
         counts = np.bincount(
-            self._rows[of_runs], weights=np.repeat(times, lengths), minlength=self._size
+            self._rows[positions], weights=np.repeat(occurrences, lengths), minlength=self._size
         )
         rows = np.flatnonzero(counts)
         return rows, counts[rows].astype(np.intp)

@@ -13,13 +13,13 @@ _STOPWORDS = frozenset(STOPWORDS_EN_PLUS)
 
 def tokens(text: str) -> list[str]:
     """Identifiers whole and in parts at case and underscores; parts stemmed by Snowball."""
-    found: list[str] = []
+    result: list[str] = []
     for word in _WORD.findall(text):
         parts = [part.lower() for part in _PART.findall(word)]
         if len(parts) > 1:
-            found.append(word.lower())
-        found += _STEMMER.stemWords(parts)
-    return found
+            result.append(word.lower())
+        result += _STEMMER.stemWords(parts)
+    return result
 
 
 def query_tokens(query: str) -> list[str]:
