@@ -38,7 +38,7 @@ class Benchmark:
     """Reads the command line."""
     keys: Callable[[argparse.Namespace], list[str]]
     """Names of the tasks, in order."""
-    opened: Callable[[argparse.Namespace, CardPool], contextlib.AbstractContextManager[Any]]
+    open_shared: Callable[[argparse.Namespace, CardPool], contextlib.AbstractContextManager[Any]]
     """Opens what all tasks share."""
     measure: Callable[[str, argparse.Namespace, Any], Record]
     """Measures one task, with what was opened."""
@@ -167,7 +167,7 @@ def run_tasks(benchmark: Benchmark, options: argparse.Namespace, cards: CardPool
     pending = [key for key in benchmark.keys(options) if not done(results, key)]
     end = None if options.limit is None else time.monotonic() + options.limit
     lock = threading.Lock()
-    with benchmark.opened(options, cards) as shared:
+    with benchmark.open_shared(options, cards) as shared:
 
         def run_task(key: str) -> None:
             print(key, flush=True)

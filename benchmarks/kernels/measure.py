@@ -140,7 +140,7 @@ def _cells(record: Record) -> list[str]:
 BENCHMARK = Benchmark(
     options=_options,
     keys=lambda options: [kernel.entry.slug for kernel in options.kernels],
-    opened=lambda _, cards: contextlib.nullcontext(cards),
+    open_shared=lambda _, cards: contextlib.nullcontext(cards),
     measure=_measure,
     columns=("times", "took"),
     cells=_cells,

@@ -1,4 +1,4 @@
-"""What the optimizer's benchmarks are asked on the command line, and the runs' configuration."""
+"""Command line of the optimizer's benchmarks, and the configuration of their runs."""
 
 import argparse
 import contextlib
@@ -14,33 +14,33 @@ from benchmarks import tasks
 from judge.evaluate.options import BASELINES
 from kb.index.layout import default_index_dir
 
-# No model, so that the figures can be had again by everyone.
+# No model, so that everyone can reproduce the figures.
 PROPOSERS = ("tune", "recipe")
 
 
-def parser(
+def make_parser(
     module: str, about: str, names: list[str] | None, out: str = "JSON file"
 ) -> argparse.ArgumentParser:
-    """Options that all of them have; without `names`, `--only` takes beginnings of names."""
+    """Options that they share; without `names`, `--only` takes beginnings of names."""
     epilog = (
         "What is done already is not done again: start it once more to go on, or to try again what "
         "failed. Times of compiled baselines are cached in $XDG_CACHE_HOME/kernel-kb."
     )
-    made = argparse.ArgumentParser(prog=f"python -m {module}", description=about, epilog=epilog)
-    made.add_argument("--out", type=Path, required=True, help=f"{out} to write, or go on with")
-    made.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these")
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about, epilog=epilog)
+    parser.add_argument("--out", type=Path, required=True, help=f"{out} to write, or go on with")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these")
     seconds, rounds = "GPU time of a run (default: 240)", f"of a run at most (default: {ROUNDS})"
-    made.add_argument("--seconds-each", type=tasks.positive, default=240.0, help=seconds)
-    made.add_argument("--rounds", type=int, default=ROUNDS, help=rounds)
-    made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
-    made.add_argument("--seed", type=int, default=0)
-    tasks.add_options(made)
-    for flag, told in (
+    parser.add_argument("--seconds-each", type=tasks.positive, default=240.0, help=seconds)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=rounds)
+    parser.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
+    parser.add_argument("--seed", type=int, default=0)
+    tasks.add_options(parser)
+    for flag, help_text in (
         ("--trust", "run although the sandbox is incomplete"),
         ("--interpret", "correctness alone: shows that it runs (CPU)"),
     ):
-        made.add_argument(flag, action="store_true", help=told)
-    return made
+        parser.add_argument(flag, action="store_true", help=help_text)
+    return parser
 
 
 def configure(
@@ -56,7 +56,7 @@ def configure(
     Parameters
     ----------
     kernel
-        To start from; None: eager PyTorch.
+        The kernel to start from; None: eager PyTorch.
     """
     return RunConfig(
         problem=read_problem(problem),
@@ -74,28 +74,28 @@ def configure(
     )
 
 
-def kept_judges(options: argparse.Namespace, cards: CardPool) -> AbstractContextManager[Runner]:
-    """Runs one after another on the same cards."""
+def shared_runner(options: argparse.Namespace, cards: CardPool) -> AbstractContextManager[Runner]:
+    """A runner that starts runs one after another on the same cards."""
     return contextlib.nullcontext(Runner(options.index, cards, lambda root: Lines(root.name)))
 
 
 class Lines:
-    """Prints what happens in a run, and when: where its seconds go can be read off a log."""
+    """Prints each event of a run with its time, so that a log shows where the seconds go."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._began = time.monotonic()
+        self._start = time.monotonic()
 
     def event(self, event: object) -> None:
-        """A line, if the event has one."""
+        """Print the event's line, if it has one."""
         from agent.optimize.progress import lines_of
 
         for line in lines_of(event):  # type: ignore[arg-type]
-            self._say(line)
+            self._print(line)
 
     def working(self, candidate: str, line: str) -> None:
-        """What is done for a candidate."""
-        self._say(f"  {candidate}: {line}")
+        """Print a step of work on a candidate."""
+        self._print(f"  {candidate}: {line}")
 
-    def _say(self, line: str) -> None:
-        print(f"  {self._name} {time.monotonic() - self._began:7.1f} s  {line}", flush=True)
+    def _print(self, line: str) -> None:
+        print(f"  {self._name} {time.monotonic() - self._start:7.1f} s  {line}", flush=True)

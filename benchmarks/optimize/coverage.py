@@ -26,7 +26,7 @@ _CARD, _ARCHITECTURE = "H200", "sm_90a"
 def proposals(
     path: Path, dtype: str, catalog: Catalog, export: Export = export_graph
 ) -> tuple[list[Proposal], str]:
-    """What the recipes propose for a problem file on an H200, and why nothing where they do not."""
+    """The recipes' proposals for a problem file on an H200, or the reason why there are none."""
     state = SearchState.model_construct(
         problem=read_problem(path), dtype=dtype, gpu=_CARD, architecture=_ARCHITECTURE
     )
@@ -39,11 +39,11 @@ def proposals(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Go through a folder and print the table."""
-    made = argparse.ArgumentParser(prog="python -m benchmarks.optimize.coverage")
-    made.add_argument("folder", type=Path, help="of KernelBench problem files")
-    made.add_argument("--dtype", default="bfloat16")
-    made.add_argument("--only", nargs="+", metavar="NAME", help="beginnings of names")
-    options = made.parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.optimize.coverage")
+    parser.add_argument("folder", type=Path, help="of KernelBench problem files")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="beginnings of names")
+    options = parser.parse_args(arguments)
     catalog = CorpusCatalog()
     covered: Counter[str] = Counter()
     total: Counter[str] = Counter()
@@ -54,20 +54,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return export_graph(source, name, dtype, zygote)
 
         for name, path in problems(options.folder, options.only).items():
-            found, why = proposals(path, options.dtype, catalog, export)
+            proposed, reason = proposals(path, options.dtype, catalog, export)
             level = name.rpartition("/")[0]
             total[level] += 1
-            covered[level] += bool(found)
-            if why:
-                reasons[re.sub(r"\(.*", "", why)] += 1
+            covered[level] += bool(proposed)
+            if reason:
+                reasons[re.sub(r"\(.*", "", reason)] += 1
             print(
-                f"{name}: {'; '.join(proposal.note for proposal in found[:2]) or why}"[:300],
+                f"{name}: {'; '.join(proposal.note for proposal in proposed[:2]) or reason}"[:300],
                 flush=True,
             )
     for level, count in total.items():
         print(f"{level or 'all'}: {covered[level]} of {count} have a candidate")
-    for why, count in reasons.most_common():
-        print(f"{count:4d}  {why}")
+    for reason, count in reasons.most_common():
+        print(f"{count:4d}  {reason}")
     return 0
 
 

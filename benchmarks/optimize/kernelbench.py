@@ -15,8 +15,8 @@ from typing import Any
 from agent.cards.sweep import Runner
 from benchmarks import tasks
 from benchmarks.optimize import records
-from benchmarks.optimize.asking import configure, kept_judges, parser
-from benchmarks.optimize.records import AT_LEAST, COMPILE, counted, of_kernel
+from benchmarks.optimize.asking import configure, make_parser, shared_runner
+from benchmarks.optimize.records import AT_LEAST, COMPILE, best_speedup, counted_speedup
 from judge.evaluate.options import BASELINES
 from kb.errors import InvalidInputError
 
@@ -27,26 +27,26 @@ def problems(folder: Path, only: Sequence[str] | None = None) -> dict[str, Path]
     `only` holds beginnings of names, such as `level1/2` or `level2/57_`; the result has their
     order. Raises InvalidInputError if there is no problem, or none that begins so.
     """
-    found = {
+    paths = {
         path.relative_to(folder).with_suffix("").as_posix(): path
-        for path in sorted(folder.rglob("*.py"), key=_place)
+        for path in sorted(folder.rglob("*.py"), key=_sort_key)
         if "get_inputs" in path.read_text(encoding="utf-8")
     }
-    if not found:
+    if not paths:
         raise InvalidInputError(f"{folder} has no problem files")
     if only is None:
-        return found
+        return paths
     chosen: dict[str, Path] = {}
     for beginning in only:
-        named = {name: path for name, path in found.items() if name.startswith(beginning)}
-        if not named:
+        matching = {name: path for name, path in paths.items() if name.startswith(beginning)}
+        if not matching:
             raise InvalidInputError(f"{folder} has no problem that begins with '{beginning}'")
-        chosen |= named
+        chosen |= matching
     return chosen
 
 
-def _place(path: Path) -> tuple[str, int, str]:
-    """Of levels in turn, and by number within a level."""
+def _sort_key(path: Path) -> tuple[str, int, str]:
+    """Sorts by level, then by number within a level."""
     number = path.stem.partition("_")[0]
     return str(path.parent), int(number) if number.isdecimal() else 0, path.stem
 
@@ -60,72 +60,72 @@ def _measure(name: str, options: argparse.Namespace, runner: Runner) -> tasks.Re
         options,
         problems(options.folder)[name],
         dtype=options.dtype,
-        baselines=tuple(each for each in BASELINES if each in options.baselines.split(",")),
+        baselines=tuple(form for form in BASELINES if form in options.baselines.split(",")),
     )
     root = records.runs_of(options.out) / name.replace("/", "-")
-    record = records.recorded(lambda: runner.run(root, config), name=name)
+    record = records.run_and_record(lambda: runner.run(root, config), name=name)
     record.pop("source", None)  # the run folder has a copy
     return record
 
 
-def summary(found: list[tasks.Record]) -> dict[str, Any]:
+def summary(results: list[tasks.Record]) -> dict[str, Any]:
     """Figures of each level: what PyTorch's own forms give counts 1 over `torch.compile`."""
     levels: dict[str, list[tasks.Record]] = {}
-    for each in found:
-        levels.setdefault(str(each["name"]).rpartition("/")[0], []).append(each)
-    return {level or "all": _of_level(levels[level]) for level in sorted(levels)}
+    for record in results:
+        levels.setdefault(str(record["name"]).rpartition("/")[0], []).append(record)
+    return {level or "all": _level_figures(levels[level]) for level in sorted(levels)}
 
 
-def _of_level(found: list[tasks.Record]) -> dict[str, Any]:
-    ratios = [ratio for each in found if (ratio := counted(each)) is not None]
-    kernels = [each for each in found if each.get("better") and not each.get("given_back")]
-    own = [ratio for kernel in kernels if (ratio := of_kernel(kernel)) is not None]
-    over = [kernel["over"].get(COMPILE) for kernel in kernels]
-    walls = [each["wall_seconds"] for each in found if "wall_seconds" in each]
+def _level_figures(results: list[tasks.Record]) -> dict[str, Any]:
+    ratios = [ratio for record in results if (ratio := counted_speedup(record)) is not None]
+    kernels = [r for r in results if r.get("better") and not r.get("given_back")]
+    speedups = [ratio for kernel in kernels if (ratio := best_speedup(kernel)) is not None]
+    comparisons = [kernel["over"].get(COMPILE) for kernel in kernels]
+    wall_seconds = [record["wall_seconds"] for record in results if "wall_seconds" in record]
     return {
-        "problems": len(found),
-        "failed": {each["name"]: each["failed"] for each in found if "failed" in each},
-        "kernels_given_back": len(own),
-        "at_or_above_compile": sum(ratio >= AT_LEAST for ratio in own),
+        "problems": len(results),
+        "failed": {record["name"]: record["failed"] for record in results if "failed" in record},
+        "kernels_given_back": len(speedups),
+        "at_or_above_compile": sum(ratio >= AT_LEAST for ratio in speedups),
         "faster_than_compile": sum(
-            bool(each and each["significant"] and each["ratio"] > 1) for each in over
+            bool(over and over["significant"] and over["ratio"] > 1) for over in comparisons
         ),
-        "at_the_floor": sum((each.get("floor_fraction") or 0) >= 0.95 for each in found),
+        "at_the_floor": sum((record.get("floor_fraction") or 0) >= 0.95 for record in results),
         "geometric_mean_over_compile": records.mean(ratios),
-        "wall_seconds_median": statistics.median(walls) if walls else None,
+        "wall_seconds_median": statistics.median(wall_seconds) if wall_seconds else None,
     }
 
 
 def _cells(record: tasks.Record) -> list[str]:
-    by = record["given_back"] or (record["proposer"] if record["better"] else "nothing better")
-    why = "; ".join(record["why_nothing"]) if not record["better"] else record["note"]
+    source = record["given_back"] or (record["proposer"] if record["better"] else "nothing better")
+    explanation = "; ".join(record["why_nothing"]) if not record["better"] else record["note"]
     return [
         *records.times(record),
         records.ratio(record, COMPILE),
-        by,
+        source,
         f"{record['wall_seconds']:.0f}",
-        (why or "-")[:160],
+        (explanation or "-")[:160],
     ]
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    made = parser(
+    parser = make_parser(
         "benchmarks.optimize.kernelbench",
         "Run the optimizer, without a model and without a kernel, on a folder of problems.",
         None,
     )
-    made.add_argument("folder", type=Path, help="of KernelBench problem files")
-    made.add_argument("--dtype", default="bfloat16", help="of inputs and parameters")
-    made.add_argument(
+    parser.add_argument("folder", type=Path, help="of KernelBench problem files")
+    parser.add_argument("--dtype", default="bfloat16", help="of inputs and parameters")
+    parser.add_argument(
         "--baselines", default=",".join(BASELINES), help="of eager, compile, max-autotune"
     )
-    return made.parse_args(arguments)
+    return parser.parse_args(arguments)
 
 
 BENCHMARK = tasks.Benchmark(
     options=_options,
     keys=_keys,
-    opened=kept_judges,
+    open_shared=shared_runner,
     measure=_measure,
     columns=(*records.TIMES, "over compile", "given back", "wall s", "how, or why not"),
     cells=_cells,

@@ -21,8 +21,8 @@ from agent.cards.sweep import Runner
 from benchmarks import tasks
 from benchmarks.judge.cases import ROOT, declared
 from benchmarks.optimize import records
-from benchmarks.optimize.asking import configure, kept_judges, parser
-from benchmarks.optimize.records import AT_LEAST, counted, of_kernel
+from benchmarks.optimize.asking import configure, make_parser, shared_runner
+from benchmarks.optimize.records import AT_LEAST, best_speedup, counted_speedup
 from benchmarks.tasks import Record
 
 _FAMILIES = Path(__file__).with_name("families.toml")
@@ -34,7 +34,7 @@ LISTS = {FIRST: _FIXTURES / "problems", FURTHER: _FIXTURES / "further"}
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One of the lists."""
+    """One operator of the lists."""
 
     name: str
     path: Path
@@ -43,21 +43,22 @@ class Operator:
     about: str
     family: str
     """Of `families.toml`."""
-    of: str
-    """The list that it is of."""
+    list_name: str
+    """A key of `LISTS`."""
 
 
 def load(only: list[str] | None = None, lists: Sequence[str] = tuple(LISTS)) -> list[Operator]:
     """All operators of the lists by name, or those named; KeyError where there is none."""
     families = tomllib.loads(_FAMILIES.read_text(encoding="utf-8"))
-    family = {name: each for each, names in families.items() for name in names}
-    found: dict[str, Operator] = {}
-    for of in lists:
-        for path in sorted(LISTS[of].glob("[a-z]*.py")):
+    family_of = {name: family for family, names in families.items() for name in names}
+    operators: dict[str, Operator] = {}
+    for key in lists:
+        for path in sorted(LISTS[key].glob("[a-z]*.py")):
             text, name = path.read_text(encoding="utf-8"), path.stem
             about = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
-            found[name] = Operator(name, path, declared(text, "DTYPE"), about, family[name], of)
-    return [found[name] for name in (only or found)]
+            dtype, family = declared(text, "DTYPE"), family_of[name]
+            operators[name] = Operator(name, path, dtype, about, family, key)
+    return [operators[name] for name in (only or operators)]
 
 
 def _keys(options: argparse.Namespace) -> list[str]:
@@ -70,49 +71,49 @@ def _measure(name: str, options: argparse.Namespace, runner: Runner) -> Record:
     baselines = (*_BASELINES, "max-autotune") if options.max_autotune else _BASELINES
     config = configure(options, operator.path, dtype=operator.dtype, baselines=baselines)
     root = records.runs_of(options.out) / name
-    return records.recorded(
+    return records.run_and_record(
         lambda: runner.run(root, config),
         name=name, about=operator.about, dtype=operator.dtype, operator_family=operator.family,
-        list=operator.of,
+        list=operator.list_name,
     )  # fmt: skip
 
 
-def summary(found: list[Record]) -> dict[str, Any]:
+def summary(results: list[Record]) -> dict[str, Any]:
     """Figures over all operators, and over the first twenty alone."""
-    first = [each for each in found if each.get("list") != FURTHER]
-    return figures(found) | {"of_the_first_twenty": figures(first)}
+    first = [record for record in results if record.get("list") != FURTHER]
+    return figures(results) | {"of_the_first_twenty": figures(first)}
 
 
-def figures(found: Sequence[Record]) -> dict[str, Any]:
-    """Of all records; a run that failed is in no mean, and not at or above `torch.compile`.
+def figures(results: Sequence[Record]) -> dict[str, Any]:
+    """Figures of all records; a failed run is in no mean, and not at or above `torch.compile`.
 
-    Figures without `of_those_found` are of what runs give back, which is `torch.compile` where that
-    is faster than what was found.
+    Figures outside `of_those_found` are of the runs' answers, which are `torch.compile` where that
+    is faster than the kernel found.
     """
-    better = [each for each in found if each.get("better")]
-    all_ratios = _over_compile({each["name"]: counted(each) for each in found})
-    proposers = sorted({each["proposer"] for each in better})
-    forms = sorted({each["given_back"] for each in found if each.get("given_back")})
-    spent = [each["gpu_seconds"] for each in found if "gpu_seconds" in each]
-    above = all_ratios["at_or_above_compile"]
+    better = [record for record in results if record.get("better")]
+    all_ratios = _over_compile({record["name"]: counted_speedup(record) for record in results})
+    proposers = sorted({record["proposer"] for record in better})
+    forms = sorted({record["given_back"] for record in results if record.get("given_back")})
+    gpu_seconds = [record["gpu_seconds"] for record in results if "gpu_seconds" in record]
+    reached = all_ratios["at_or_above_compile"]
     return {
-        "operators": len(found),
+        "operators": len(results),
         "found_better_than_eager": len(better),
-        "right_of_these": sum(bool(each["verdict"]) and each["confirmed"] for each in better),
+        "right_of_these": sum(bool(record["verdict"]) and record["confirmed"] for record in better),
         "by_proposer": {
-            name: sum(each["proposer"] == name for each in better) for name in proposers
+            name: sum(record["proposer"] == name for record in better) for name in proposers
         },
         **all_ratios,
-        "share_at_or_above_compile": above / len(found) if found else None,
-        "of_those_found": _over_compile({each["name"]: of_kernel(each) for each in better}),
+        "share_at_or_above_compile": reached / len(results) if results else None,
+        "of_those_found": _over_compile({r["name"]: best_speedup(r) for r in better}),
         "given_back": {
-            form: sorted(each["name"] for each in found if each.get("given_back") == form)
+            form: sorted(record["name"] for record in results if record.get("given_back") == form)
             for form in forms
         },
-        "nothing_better": [each["name"] for each in found if each.get("better") is False],
-        "failed": {each["name"]: each["failed"] for each in found if "failed" in each},
-        "gpu_seconds_median": statistics.median(spent) if spent else None,
-        "gpu_seconds_most": max(spent, default=None),
+        "nothing_better": [record["name"] for record in results if record.get("better") is False],
+        "failed": {record["name"]: record["failed"] for record in results if "failed" in record},
+        "gpu_seconds_median": statistics.median(gpu_seconds) if gpu_seconds else None,
+        "gpu_seconds_most": max(gpu_seconds, default=None),
     }
 
 
@@ -127,28 +128,28 @@ def _over_compile(ratios: Mapping[str, float | None]) -> dict[str, Any]:
 
 
 def _cells(record: Record) -> list[str]:
-    told = records.ratio(record, records.COMPILE) if record["better"] else "nothing better"
-    by = record["given_back"] or (record["proposer"] if record["better"] else "-")
-    return [*records.times(record), told, by, f"{record['gpu_seconds']:.0f}"]
+    speedup = records.ratio(record, records.COMPILE) if record["better"] else "nothing better"
+    source = record["given_back"] or (record["proposer"] if record["better"] else "-")
+    return [*records.times(record), speedup, source, f"{record['gpu_seconds']:.0f}"]
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    made = parser(
+    parser = make_parser(
         "benchmarks.optimize.operators",
         "Run the optimizer without a model and without a kernel on forty operators.",
         [operator.name for operator in load()],
     )
-    made.add_argument(
+    parser.add_argument(
         "--list", choices=[*LISTS, "both"], default="both", help="of the lists (default: both)"
     )
-    made.add_argument("--max-autotune", action="store_true", help="compile with it, too: slow")
-    return made.parse_args(arguments)
+    parser.add_argument("--max-autotune", action="store_true", help="compile with it, too: slow")
+    return parser.parse_args(arguments)
 
 
 BENCHMARK = tasks.Benchmark(
     options=_options,
     keys=_keys,
-    opened=kept_judges,
+    open_shared=shared_runner,
     measure=_measure,
     columns=(*records.TIMES, "over compile", "given back", "GPU s"),
     cells=_cells,

@@ -34,80 +34,78 @@ _GRACE_S = 120.0
 _EVALUATION_S = 300.0
 
 
-class Place(NamedTuple):
-    """Where a run has its card and its share of the processor's cores."""
+class Slot(NamedTuple):
+    """A card and a share of the processor's cores, for one run at a time."""
 
     device: str
     cores: frozenset[int]
 
 
-class _Ran(NamedTuple):
-    """What a command left."""
+class _Completed(NamedTuple):
+    """A command that ended."""
 
     status: int
     out: str
-    last: str
-    """The last line that it told."""
+    last_line: str
+    """Of its standard error."""
 
 
-def measure(name: str, problem: Path, place: Place, options: argparse.Namespace) -> tasks.Record:
-    """Run the optimizer and evaluate what it gives back; the record of both, or of a failure."""
+def measure(name: str, problem: Path, slot: Slot, options: argparse.Namespace) -> tasks.Record:
+    """Run the optimizer and evaluate its kernel; the record of both, or of a failure."""
     root = records.runs_of(options.out) / name.replace("/", "-")
-    begun = ["--resume", str(root)] if (root / "config.json").exists() else None
-    limit = ["--max-seconds", f"{options.max_seconds:g}"]
-    fresh = [str(problem), "--out", str(root), "--dtype", options.dtype, "--device", place.device]
-    most, started = options.max_seconds + _GRACE_S, time.monotonic()
-    ran = _run(["optimize", *(begun or fresh), *limit], root, most, place, options)
-    seconds = time.monotonic() - started
-    if ran.status != 0:
-        return {"name": name, "failed": ran.last, "status": ran.status}
+    resume = ["--resume", str(root)] if (root / "config.json").exists() else None
+    limits = ["--max-seconds", f"{options.max_seconds:g}"]
+    new_run = [str(problem), "--out", str(root), "--dtype", options.dtype, "--device", slot.device]
+    timeout, start = options.max_seconds + _GRACE_S, time.monotonic()
+    completed = _run(["optimize", *(resume or new_run), *limits], root, timeout, slot, options)
+    seconds = time.monotonic() - start
+    if completed.status != 0:
+        return {"name": name, "failed": completed.last_line, "status": completed.status}
     try:
         config, record = read_run(root)
         ended = EndedRun(config, record, summarise(config, record, root), root)
-        found = records.record_of(ended, name=name)
+        result = records.record_of(ended, name=name)
     except KbError as error:
         return {"name": name, "failed": str(error)}
-    found.pop("source", None)  # the run folder has a copy
-    found["process_seconds"] = round(seconds, 1)
-    if found["better"] and not found["given_back"]:
-        found["evaluated"] = _evaluated(problem, root, place, options)
-    return found
+    result.pop("source", None)  # the run folder has a copy
+    result["process_seconds"] = round(seconds, 1)
+    if result["better"] and not result["given_back"]:
+        result["evaluated"] = _evaluate(problem, root, slot, options)
+    return result
 
 
-def _evaluated(
-    problem: Path, root: Path, place: Place, options: argparse.Namespace
-) -> dict[str, Any]:
-    """What `kb evaluate` says of the kernel, on seeds that the run did not see."""
+def _evaluate(problem: Path, root: Path, slot: Slot, options: argparse.Namespace) -> dict[str, Any]:
+    """Evaluate the kernel with `kb evaluate`, on seeds that the run did not use."""
     files = [str(problem), str(root / "best.py")]
-    how = ["--dtype", options.dtype, "--device", place.device, "--no-timing", "--json"]
-    ran = _run(["evaluate", *files, *how], root, _EVALUATION_S, place, options)
+    flags = ["--dtype", options.dtype, "--device", slot.device, "--no-timing", "--json"]
+    completed = _run(["evaluate", *files, *flags], root, _EVALUATION_S, slot, options)
     try:
-        said = json.loads(ran.out)
+        reply = json.loads(completed.out)
     except ValueError:
-        return {"status": ran.status, "failed": ran.last}
-    return {"status": ran.status, "verdict": said["verdict"], "cases": len(said["cases"])}
+        return {"status": completed.status, "failed": completed.last_line}
+    return {"status": completed.status, "verdict": reply["verdict"], "cases": len(reply["cases"])}
 
 
 def _run(
-    arguments: list[str], root: Path, seconds: float, place: Place, options: argparse.Namespace
-) -> _Ran:
-    """Run `kb`, at most so long; what it tells stays in a log beside the run folder."""
-    kb = f"import os, cli; os.sched_setaffinity(0, {sorted(place.cores)}); cli.main()"
+    arguments: list[str], root: Path, seconds: float, slot: Slot, options: argparse.Namespace
+) -> _Completed:
+    """Run `kb` with a time limit; its standard error goes to a log beside the run folder."""
+    kb = f"import os, cli; os.sched_setaffinity(0, {sorted(slot.cores)}); cli.main()"
     log = root.with_name(f"{root.name}.{arguments[0]}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w+", encoding="utf-8") as lines:
+    with log.open("w+", encoding="utf-8") as stream:
         try:
-            ran = subprocess.run(
+            completed = subprocess.run(
                 [sys.executable, "-c", kb, "--index", str(options.index), *arguments],
-                stdout=subprocess.PIPE, stderr=lines, text=True, check=False, timeout=seconds,
+                stdout=subprocess.PIPE, stderr=stream, text=True, check=False, timeout=seconds,
             )  # fmt: skip
-            status, out = ran.returncode, ran.stdout
+            status, out = completed.returncode, completed.stdout
         except subprocess.TimeoutExpired:
             status, out = 124, ""
-            print(f"it had not ended after {seconds:.0f} s", file=lines, flush=True)
-        lines.seek(0)
-        told = lines.read().strip().splitlines()
-    return _Ran(status, out, told[-1] if told else "")
+            print(f"it had not ended after {seconds:.0f} s", file=stream, flush=True)
+        stream.seek(0)
+        lines = stream.read().strip().splitlines()
+    return _Completed(status, out, lines[-1] if lines else "")
 
 
 def _names(text: str) -> list[str]:
@@ -115,19 +113,19 @@ def _names(text: str) -> list[str]:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    made = argparse.ArgumentParser(prog="python -m benchmarks.optimize.plain")
-    made.add_argument("folder", type=Path, help="of KernelBench problem files")
-    made.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
-    made.add_argument("--only", nargs="+", metavar="NAME", help="only names that begin so")
-    made.add_argument("--dtype", default="bf16", help="of inputs and parameters")
-    made.add_argument(
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.optimize.plain")
+    parser.add_argument("folder", type=Path, help="of KernelBench problem files")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file to write, or go on with")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only names that begin so")
+    parser.add_argument("--dtype", default="bf16", help="of inputs and parameters")
+    parser.add_argument(
         "--max-seconds", type=tasks.positive, default=300.0, help="wall time of a run"
     )
-    made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
+    parser.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
     devices = "cards, such as cuda:0,cuda:1; one named twice has two runs at a time"
-    made.add_argument("--devices", default=["cuda:0"], type=_names, help=devices)
-    made.add_argument("--limit", type=tasks.positive, help="begin no run after so many seconds")
-    return made.parse_args(arguments)
+    parser.add_argument("--devices", default=["cuda:0"], type=_names, help=devices)
+    parser.add_argument("--limit", type=tasks.positive, help="begin no run after so many seconds")
+    return parser.parse_args(arguments)
 
 
 BENCHMARK = replace(
@@ -138,36 +136,36 @@ BENCHMARK = replace(
 def main(arguments: Sequence[str]) -> int:
     """Run what has no record yet; 1 if a run failed or a kernel was not right."""
     options = _options(arguments)
-    free: queue.SimpleQueue[Place] = queue.SimpleQueue()
+    slots: queue.SimpleQueue[Slot] = queue.SimpleQueue()
     for number, device in enumerate(options.devices):
-        free.put(Place(device, share_of_cores(number, len(options.devices))))
-    found, keeping = tasks.load(options.out), threading.Lock()
+        slots.put(Slot(device, share_of_cores(number, len(options.devices))))
+    results, lock = tasks.load(options.out), threading.Lock()
     try:
         problems = kernelbench.problems(options.folder, options.only)
     except KbError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    end = None if options.limit is None else time.monotonic() + options.limit
+    deadline = None if options.limit is None else time.monotonic() + options.limit
 
-    def work(name: str) -> None:
-        place = free.get()
+    def run_problem(name: str) -> None:
+        slot = slots.get()
         try:
-            if end is not None and time.monotonic() > end:
+            if deadline is not None and time.monotonic() > deadline:
                 return
-            print(f"{name} on {place.device}", flush=True)
-            record = measure(name, problems[name], place, options)
-            with keeping:
-                tasks.save_record(BENCHMARK, options, found, name, record)
+            print(f"{name} on {slot.device}", flush=True)
+            record = measure(name, problems[name], slot, options)
+            with lock:
+                tasks.save_record(BENCHMARK, options, results, name, record)
                 print("  ".join(BENCHMARK.row(name, record)), flush=True)
         finally:
-            free.put(place)
+            slots.put(slot)
 
-    waiting = [name for name in problems if not tasks.done(found, name)]
+    pending = [name for name in problems if not tasks.done(results, name)]
     with ThreadPoolExecutor(len(options.devices), thread_name_prefix="run") as executor:
-        running = [executor.submit(work, name) for name in waiting]
+        futures = [executor.submit(run_problem, name) for name in pending]
         try:
-            for each in running:
-                each.result()
+            for future in futures:
+                future.result()
         except KeyboardInterrupt:
             executor.shutdown(cancel_futures=True)
             print("interrupted: start it again to go on", file=sys.stderr)
@@ -175,26 +173,26 @@ def main(arguments: Sequence[str]) -> int:
         except BaseException:
             executor.shutdown(cancel_futures=True)
             raise
-    print(BENCHMARK.table(found))
-    print(_told(found))
-    if left := sum(not tasks.done(found, name) for name in problems):
-        print(f"{left} are left: start it again to go on")
-    return int(any(_bad(each) for each in found["records"].values()))
+    print(BENCHMARK.table(results))
+    print(_verdict_counts(results))
+    if remaining := sum(not tasks.done(results, name) for name in problems):
+        print(f"{remaining} are left: start it again to go on")
+    return int(any(_is_bad(record) for record in results["records"].values()))
 
 
-def _bad(record: tasks.Record) -> bool:
+def _is_bad(record: tasks.Record) -> bool:
     return "failed" in record or record.get("evaluated", {}).get("status", 0) != 0
 
 
-def _told(found: tasks.Results) -> str:
-    """How the kernels were judged anew, in a line."""
+def _verdict_counts(results: tasks.Results) -> str:
+    """Counts of the verdicts of `kb evaluate`, in a line."""
     verdicts = Counter(
         record["evaluated"].get("verdict", "not judged")
-        for record in found["records"].values()
+        for record in results["records"].values()
         if "evaluated" in record
     )
-    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-    return f"kernels evaluated anew: {said or 'none'}"
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+    return f"kernels evaluated anew: {counts or 'none'}"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from agent.cards.sweep import Runner
 from benchmarks import tasks
 from benchmarks.judge.cases import ROOT
 from benchmarks.optimize import records
-from benchmarks.optimize.asking import configure, kept_judges, parser
+from benchmarks.optimize.asking import configure, make_parser, shared_runner
 
 _KERNELS = ROOT.with_name("kernels")
 NAMES = ["matvec", "rmsnorm_channels", "max_pool3d", "conv_transpose3d", "depthwise_conv2d"]
@@ -43,7 +43,7 @@ def _measure(key: str, options: argparse.Namespace, runner: Runner) -> tasks.Rec
     name, _, start = key.rpartition("-")
     kernel = start_of(name) if start == "start" else None
     config = configure(options, path_of(name), dtype=DTYPE, kernel=kernel)
-    return records.recorded(
+    return records.run_and_record(
         lambda: runner.run(options.out / "runs" / key, config),
         **{"name": name, "from": start, "dtype": DTYPE},
     )
@@ -52,65 +52,66 @@ def _measure(key: str, options: argparse.Namespace, runner: Runner) -> tasks.Rec
 def at_or_above(record: tasks.Record) -> bool | None:
     """Whether the best is no slower than the better one of compile and max-autotune, beyond noise;
     None where they have no times."""
-    over = [record["over"][each] for each in ("compile", "max-autotune") if each in record["over"]]
-    if not over:
+    over = record["over"]
+    comparisons = [over[form] for form in ("compile", "max-autotune") if form in over]
+    if not comparisons:
         return None
-    return all(each["ratio"] >= 1 or not each["significant"] for each in over)
+    return all(c["ratio"] >= 1 or not c["significant"] for c in comparisons)
 
 
-def summary(found: list[tasks.Record]) -> dict[str, Any]:
-    """The figures that are asked for, for each kind of start."""
-    told: dict[str, Any] = {}
+def summary(results: list[tasks.Record]) -> dict[str, Any]:
+    """The figures of each kind of start."""
+    figures: dict[str, Any] = {}
     for start in STARTS:
-        ended = [each for each in found if each.get("from") == start and "failed" not in each]
+        ended = [r for r in results if r.get("from") == start and "failed" not in r]
         if not ended:
             continue
-        ratios = [each["over"]["start"]["ratio"] for each in ended if "start" in each["over"]]
-        told[start] = {
+        ratios = [record["over"]["start"]["ratio"] for record in ended if "start" in record["over"]]
+        figures[start] = {
             "problems": len(ended),
-            "right_and_faster_than_the_start": sum(each["better"] for each in ended),
+            "right_and_faster_than_the_start": sum(record["better"] for record in ended),
             "at_or_above_the_better_of_compile_and_max_autotune": sum(
-                at_or_above(each) is True for each in ended
+                at_or_above(record) is True for record in ended
             ),
             "geometric_mean_over_the_start": records.mean(ratios),
-            "gpu_seconds_most": max(each["gpu_seconds"] for each in ended),
+            "gpu_seconds_most": max(record["gpu_seconds"] for record in ended),
             "gpu_seconds_most_with_baselines": max(
-                each["gpu_seconds"] + each["baseline_seconds"] for each in ended
+                record["gpu_seconds"] + record["baseline_seconds"] for record in ended
             ),
         }
-    return told
+    return figures
 
 
 def _cells(record: tasks.Record) -> list[str]:
-    spent = record["gpu_seconds"]
+    gpu_seconds = record["gpu_seconds"]
     return [
-        *(records.milliseconds(record, each) for each in _FORMS),
+        *(records.milliseconds(record, form) for form in _FORMS),
         records.percent(record["floor_fraction"]),
         records.ratio(record, "max-autotune"),
         record["proposer"] if record["better"] else "nothing better",
-        f"{spent:.0f}",
-        f"{spent + record['baseline_seconds']:.0f}",
+        f"{gpu_seconds:.0f}",
+        f"{gpu_seconds + record['baseline_seconds']:.0f}",
     ]
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    made = parser(
+    parser = make_parser(
         "benchmarks.optimize.problems",
         "Run the optimizer without a model on five problems.",
         NAMES,
         out="folder",
     )
     choices = [*STARTS, "both"]
-    made.add_argument(
+    parser.add_argument(
         "--from", dest="start", choices=choices, default="both", help="(default: both)"
     )
-    return made.parse_args(arguments)
+    return parser.parse_args(arguments)
 
 
 BENCHMARK = tasks.Benchmark(
     options=_options,
     keys=_keys,
-    opened=kept_judges,
+    open_shared=shared_runner,
     measure=_measure,
     columns=(*_FORMS, "of floor", "over max-autotune", "by", "GPU s", "with baselines"),
     cells=_cells,

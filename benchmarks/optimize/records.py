@@ -1,4 +1,4 @@
-"""What is written down of a run."""
+"""The record of a run."""
 
 import statistics
 from collections.abc import Callable, Collection
@@ -18,15 +18,15 @@ TIMES = (*_FORMS, "of floor")
 """Columns of `times`."""
 
 
-def recorded(run: Callable[[], EndedRun], **known: object) -> Record:
-    """Carry out a run; the record of it, or of why it failed."""
+def run_and_record(run: Callable[[], EndedRun], **fields: object) -> Record:
+    """Carry out a run; its record, or the reason why it failed."""
     try:
-        return record_of(run(), **known)
+        return record_of(run(), **fields)
     except KbError as error:
-        return {**known, "failed": str(error)}
+        return {**fields, "failed": str(error)}
 
 
-def record_of(ended: EndedRun, **more: object) -> Record:
+def record_of(ended: EndedRun, **fields: object) -> Record:
     """The record of a run; times in milliseconds, medians of its last session.
 
     `over` holds how much faster the best is than each contender, with the 95 % interval of ratios
@@ -35,12 +35,12 @@ def record_of(ended: EndedRun, **more: object) -> Record:
     """
     summary, best = ended.summary, ended.summary.best
     rows = {ROWS[row.name]: row for row in summary.rows}
-    last = ended.record.stopped
+    stopped = ended.record.stopped
     proposed = [
         round_.proposed for round_ in ended.record.rounds.values() if round_.proposed is not None
     ]
     return {
-        **more,
+        **fields,
         "dry": summary.dry,
         "better": summary.better,
         "given_back": summary.given_back,
@@ -62,12 +62,12 @@ def record_of(ended: EndedRun, **more: object) -> Record:
         "rounds": summary.rounds,
         "judged": summary.judged,
         "right": summary.right,
-        "why_nothing": sorted({why for each in proposed for why in each.failures.values()}),
+        "why_nothing": sorted({reason for p in proposed for reason in p.failures.values()}),
         "gpu_seconds": round(summary.gpu_seconds, 1),
         "baseline_seconds": round(summary.baseline_seconds, 1),
         "wall_seconds": round(summary.seconds, 1),
         "stopped": summary.stopped,
-        "ended": last.reason if last is not None else None,
+        "ended": stopped.reason if stopped is not None else None,
         "gpu": summary.gpu,
         "versions": ended.record.standing.versions if ended.record.standing is not None else {},
         "source": best.candidate.source if summary.better else None,
@@ -76,7 +76,7 @@ def record_of(ended: EndedRun, **more: object) -> Record:
 
 
 def _fraction(ended: EndedRun) -> float | None:
-    """Of the best, in the last session where there was one."""
+    """The share of the floor that the best reaches, in the last session where there was one."""
     best = ended.summary.best
     confirmed = ended.record.confirmed.get(best.id)
     outcome = confirmed.judged.outcome if confirmed is not None else best.outcome
@@ -84,21 +84,23 @@ def _fraction(ended: EndedRun) -> float | None:
 
 
 def timed(record: Record) -> bool:
-    """Whether it is of a run that came to its end and timed what it judged."""
+    """Whether the run ended, and timed its kernels."""
     return record.get("ended") is not None and not record["dry"]
 
 
-def counted(record: Record) -> float | None:
-    """How much faster than `torch.compile` what the run gives back is; None where that is unknown.
+def counted_speedup(record: Record) -> float | None:
+    """Speedup of the run's answer over `torch.compile`; None where that is unknown.
 
-    Where `torch.compile` is faster than what was found it is given back itself, and counts 1.
+    Where `torch.compile` is faster than the kernel found, it is the answer, and counts 1.
     """
     form = record.get("given_back") if timed(record) else None
-    return of_kernel(record) if form is None else float(record["ms"][COMPILE] / record["ms"][form])
+    if form is None:
+        return best_speedup(record)
+    return float(record["ms"][COMPILE] / record["ms"][form])
 
 
-def of_kernel(record: Record) -> float | None:
-    """How much faster than `torch.compile` the best of the search is, or else the start."""
+def best_speedup(record: Record) -> float | None:
+    """Speedup of the best kernel of the search, or else of the start, over `torch.compile`."""
     over = record["over"].get(COMPILE) if timed(record) else None
     return None if over is None else float(over["ratio"])
 
@@ -110,7 +112,7 @@ def mean(ratios: Collection[float]) -> float | None:
 
 def times(record: Record) -> list[str]:
     """PyTorch's forms and the best, and its share of the floor, for a table."""
-    return [*(milliseconds(record, each) for each in _FORMS), percent(record["floor_fraction"])]
+    return [*(milliseconds(record, form) for form in _FORMS), percent(record["floor_fraction"])]
 
 
 def runs_of(out: Path) -> Path:
@@ -130,7 +132,7 @@ def milliseconds(record: Record, contender: str) -> str:
 
 
 def ratio(record: Record, contender: str) -> str:
-    """How much faster the best is than a contender, for a table."""
+    """Speedup of the best over a contender, for a table."""
     over = record.get("over", {}).get(contender)
     if over is None:
         return "-"

@@ -38,7 +38,7 @@ def measure(key, options, common):
 BENCHMARK = tasks.Benchmark(
     options=lambda given: argparse.Namespace(),
     keys=lambda options: options.tasks,
-    opened=lambda options, cards: contextlib.nullcontext("opened"),
+    open_shared=lambda options, cards: contextlib.nullcontext("opened"),
     measure=measure,
     columns=("card",),
     cells=lambda record: [record["common"]],

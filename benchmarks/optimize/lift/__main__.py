@@ -38,48 +38,49 @@ _DONE, _REPLIES, _GPU, _INDEX, _LATER = "done", "replies", "GPU", "index", "time
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m benchmarks.optimize.lift",
         description="Measure what the knowledge base is worth to a model. Start it again to go on.",
     )
-    made.add_argument(
+    parser.add_argument(
         "folder", type=Path, nargs="?", help="of KernelBench problem files; to go on without it"
     )
-    made.add_argument("--dir", type=Path, required=True, help="requests, replies, runs, results")
-    made.add_argument("--model", required=True, help="the model's name at its endpoint")
-    made.add_argument("--only", nargs="+", metavar="NAME", help="beginnings of problems' names")
-    made.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    made.add_argument("--gpu", default="H200", help="the card that judges (default: H200)")
-    made.add_argument("--versions", default="", help="there, such as torch=2.11.0,triton=3.6.0")
-    made.add_argument("--rounds", type=int, default=3)
-    made.add_argument("--plans", type=int, default=2, help="candidates of a round (default: 2)")
-    made.add_argument("--repairs", type=int, default=1, help="of a candidate (default: 1)")
-    made.add_argument("--dtype", help="of inputs and parameters (default: the file's)")
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument(
+    parser.add_argument("--dir", type=Path, required=True, help="requests, replies, runs, results")
+    parser.add_argument("--model", required=True, help="the model's name at its endpoint")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="beginnings of problems' names")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--gpu", default="H200", help="the card that judges (default: H200)")
+    parser.add_argument("--versions", default="", help="there, such as torch=2.11.0,triton=3.6.0")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--plans", type=int, default=2, help="candidates of a round (default: 2)")
+    parser.add_argument("--repairs", type=int, default=1, help="of a candidate (default: 1)")
+    parser.add_argument("--dtype", help="of inputs and parameters (default: the file's)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
         "--baselines", default="eager,compile,max-autotune", help="what is timed beside"
     )
-    made.add_argument("--profile", action="store_true", help="profile each leader, some 10 s")
-    made.add_argument("--no-confirm", action="store_true", help="leave out the last session")
-    made.add_argument("--trust", action="store_true", help="run although the sandbox is incomplete")
-    made.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
-    made.add_argument(
+    parser.add_argument("--profile", action="store_true", help="profile each leader, some 10 s")
+    parser.add_argument("--no-confirm", action="store_true", help="leave out the last session")
+    trust_help = "run although the sandbox is incomplete"
+    parser.add_argument("--trust", action="store_true", help=trust_help)
+    parser.add_argument("--index", type=Path, default=default_index_dir(), help="index folder")
+    parser.add_argument(
         "--with-notes", action="store_true", help="show what earlier runs taught (default: not)"
     )
-    made.add_argument("--no-index", action="store_true", help="leave planning to another machine")
-    made.add_argument("--no-gpu", action="store_true", help="leave judging to another machine")
-    made.add_argument(
+    parser.add_argument("--no-index", action="store_true", help="leave planning to another machine")
+    parser.add_argument("--no-gpu", action="store_true", help="leave judging to another machine")
+    parser.add_argument(
         "--interpret", action="store_true", help="judge in Triton's interpreter: shows that it runs"
     )
-    made.add_argument("--limit-seconds", type=float, help="begin no step after so many seconds")
-    return made.parse_args(arguments)
+    parser.add_argument("--limit-seconds", type=float, help="begin no step after so many seconds")
+    return parser.parse_args(arguments)
 
 
 def _config(
     options: argparse.Namespace, arm: str, problem: Path, notes: tuple[str, ...]
 ) -> RunConfig:
     spec = find_spec(options.gpu)
-    versions = [each.split("=", 1) for each in options.versions.split(",") if "=" in each]
+    versions = [pair.split("=", 1) for pair in options.versions.split(",") if "=" in pair]
     return RunConfig(
         problem=read_problem(problem),
         given=False,
@@ -114,26 +115,26 @@ def _config(
 
 
 def _problems(options: argparse.Namespace) -> list[str]:
-    """Names of the problems: those of the folder, or those that the runs were begun with."""
-    begun = options.dir / _PROBLEMS
+    """Names of the problems: those of the folder, or those of the runs already begun."""
+    path = options.dir / _PROBLEMS
     if options.folder is not None:
         names = list(problems(options.folder, options.only))
-        write_atomically(begun, json.dumps(names, indent=1) + "\n")
+        write_atomically(path, json.dumps(names, indent=1) + "\n")
         return names
     try:
-        known: list[str] = json.loads(begun.read_text(encoding="utf-8"))
+        recorded: list[str] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InvalidInputError(f"{begun} is missing: name the folder of problems") from error
-    return [name for name in known if not options.only or name.startswith(tuple(options.only))]
+        raise InvalidInputError(f"{path} is missing: name the folder of problems") from error
+    return [name for name in recorded if not options.only or name.startswith(tuple(options.only))]
 
 
 def _step(
     options: argparse.Namespace, arm: str, name: str, batch: BatchFolder, runner: Runner
 ) -> str:
-    """Go on with one run; what it waits for."""
+    """Continue one run; returns what it waits for."""
     root = options.dir / arm / "runs" / name.replace("/", "-")
     if (root / "config.json").exists():
-        # Everything but the folder's place is as it was begun.
+        # All but the folder's path stays as it was at the start.
         config = read_config(root).model_copy(update={"batch": str(options.dir / arm)})
     elif options.folder is None:
         raise InvalidInputError("it was not begun: name the folder of problems")
@@ -160,24 +161,24 @@ def _step(
 def main(arguments: Sequence[str]) -> int:
     """Go on with all runs, those of one problem after each other, so that arms stay in pairs."""
     options = _options(arguments)
-    began = time.monotonic()
+    start = time.monotonic()
     folders = {arm: BatchFolder(options.dir / arm) for arm in options.arms}
     for folder in folders.values():
         for note in folder.notes:
             print(f"note: {folder.root.name}: {note}")
     states: dict[str, list[str]] = {}
     names = _problems(options)
-    away = options.no_gpu or not (options.interpret or has_gpu())
+    no_gpu = options.no_gpu or not (options.interpret or has_gpu())
     index = options.dir / "no-index" if options.no_index else options.index
-    with CardPool([]) if away else local_cards("1", interpret=options.interpret) as cards:
+    with CardPool([]) if no_gpu else local_cards("1", interpret=options.interpret) as cards:
         runner = Runner(index, cards, lambda root: Lines(root.name), report=False)
         for name in names:
             for arm, folder in folders.items():
-                left = options.limit_seconds is None or (
-                    time.monotonic() - began < options.limit_seconds
+                in_time = options.limit_seconds is None or (
+                    time.monotonic() - start < options.limit_seconds
                 )
                 try:
-                    state = _step(options, arm, name, folder, runner) if left else _LATER
+                    state = _step(options, arm, name, folder, runner) if in_time else _LATER
                 except KbError as error:
                     state = f"failed: {error}"
                 states.setdefault(state, []).append(f"{arm}/{name}")

@@ -21,7 +21,7 @@ EMPTY: Final = "empty"
 SHUFFLED: Final = "shuffled"
 ARMS: Final = (INDEX, EMPTY, SHUFFLED)
 NOTE: Final = "note"
-# Techniques of a context, where the right one has more or fewer.
+# Techniques of a shuffled context, where the problem's own context has none.
 _TECHNIQUES = 3
 
 
@@ -30,7 +30,7 @@ class NoIndexError(PausedError):
 
 
 class ArmAdvisor:
-    """Diagnoses as ever, and shows what the arm is to see.
+    """Diagnoses as usual, and advises with the context of its arm.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class ArmAdvisor:
     folder, index, searcher
         Of the run and of the knowledge base; without a searcher only `empty` can advise.
     seed
-        Of the drawing.
+        Of the random choice of techniques.
     """
 
     def __init__(
@@ -61,31 +61,31 @@ class ArmAdvisor:
             return self._inner.advise(leader, round_, shown)  # its config has no knowledge
         if self._searcher is None:
             raise NoIndexError("the next round is planned where the index is")
-        right = self._inner.advise(leader, round_, shown)
+        advice = self._inner.advise(leader, round_, shown)
         if self._arm == INDEX:
-            return right
+            return advice
         config = self._folder.config
-        drawn = self._drawn(right.context.techniques, round_)
+        titles = self._random_titles(advice.context.techniques, round_)
         request = ContextRequest(
-            query=". ".join(drawn),
+            query=". ".join(titles),
             gpu=config.gpu,
             language="triton",
             max_tokens=config.context_tokens,
-            exclude=sorted({*shown, *right.context.techniques, *right.context.chunks}),
+            exclude=sorted({*shown, *advice.context.techniques, *advice.context.chunks}),
         )
         context = as_context(build_context(request, self._searcher), self._searcher.generation)
-        return Advice(right.diagnosis, context, right.notes)
+        return Advice(advice.diagnosis, context, advice.notes)
 
-    def _drawn(self, right: Collection[str], round_: int) -> list[str]:
+    def _random_titles(self, techniques: Collection[str], round_: int) -> list[str]:
         titles = technique_titles()
-        others = sorted(slug for slug in titles if slug not in right)
-        name = self._folder.config.problem.sha256
-        chance = random.Random(f"{self._seed}:{name}:{round_}")
-        return [titles[slug] for slug in chance.sample(others, len(right) or _TECHNIQUES)]
+        slugs = sorted(slug for slug in titles if slug not in techniques)
+        digest = self._folder.config.problem.sha256
+        generator = random.Random(f"{self._seed}:{digest}:{round_}")
+        return [titles[slug] for slug in generator.sample(slugs, len(techniques) or _TECHNIQUES)]
 
 
 def note_sources(index: Path) -> tuple[str, ...]:
-    """Sources of an index that earlier runs taught: all of their chunks are notes."""
+    """Sources of an index that earlier runs wrote: all of their chunks are notes."""
     searcher = searcher_or_none(index)
     if searcher is None:
         return ()

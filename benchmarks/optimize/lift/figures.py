@@ -1,4 +1,4 @@
-"""Figures of the arms: what each run reached, and how the arms compare in pairs."""
+"""Figures of the arms: the result of each run, and comparisons of arms in pairs."""
 
 import math
 import random
@@ -49,44 +49,42 @@ class Run:
     versions: dict[str, str]
 
 
-def run_of(root: Path, name: str, arm: str) -> Run:
+def run_figures(root: Path, name: str, arm: str) -> Run:
     """The figures of a run folder, as far as it came."""
     _, record = read_run(root)
     exchanges = [exchange for exchange in read_exchanges(root) if exchange.reply is not None]
-    started = [judged for judged in record.history if judged.candidate.repairs is None]
-    at_last = [_last(record, judged.id) for judged in started]
+    first_tries = [judged for judged in record.history if judged.candidate.repairs is None]
+    finally_right = [_is_finally_right(record, judged.id) for judged in first_tries]
     times = {name: baseline.median_ms for name, baseline in record.baselines.items()}
-    own = [judged for judged in record.history if judged.outcome.timed]
-    best = min((judged.outcome.median_ms or math.inf for judged in own), default=None)
+    timed = [judged for judged in record.history if judged.outcome.timed]
+    best = min((judged.outcome.median_ms or math.inf for judged in timed), default=None)
     confirmed = record.confirmed.get(record.leader.id) if record.standing is not None else None
-    if confirmed is not None and own and confirmed.judged.outcome.timed:
+    if confirmed is not None and timed and confirmed.judged.outcome.timed:
         best = confirmed.judged.outcome.median_ms
-    faster = next(
+    faster_round = next(
         (
             judged.candidate.round
-            for judged in own
+            for judged in timed
             if (judged.outcome.median_ms or math.inf) < times.get(_COMPILE, 0.0)
         ),
         None,
     )
-    until = [
-        exchange for exchange in exchanges if faster is not None and _round(exchange) <= faster
-    ]
+    needed = [e for e in exchanges if faster_round is not None and _round(e) <= faster_round]
     standing = record.standing
     return Run(
         name=name,
         arm=arm,
         ended=record.stopped.reason if record.stopped is not None else None,
-        judged=len(started),
-        right=sum(at_last),
+        judged=len(first_tries),
+        right=sum(finally_right),
         best_ms=best,
         over_compile=_over(times, _COMPILE, best),
         over_max_autotune=_over(times, _TUNED, best),
         requests=len(exchanges),
         tokens_in=sum(exchange.tokens_in for exchange in exchanges),
         tokens_out=sum(exchange.tokens_out for exchange in exchanges),
-        tokens_to_faster=sum(e.tokens_in + e.tokens_out for e in until) if until else None,
-        requests_to_faster=len(until) or None,
+        tokens_to_faster=sum(e.tokens_in + e.tokens_out for e in needed) if needed else None,
+        requests_to_faster=len(needed) or None,
         gpu_seconds=round(record.gpu_seconds, 1),
         shown=tuple(
             slug
@@ -99,7 +97,7 @@ def run_of(root: Path, name: str, arm: str) -> Run:
     )
 
 
-def _last(record: Record, candidate: str) -> bool:
+def _is_finally_right(record: Record, candidate: str) -> bool:
     """Whether a candidate, or a repair of it, is right."""
     family = {candidate}
     for judged in record.history:
@@ -109,30 +107,30 @@ def _last(record: Record, candidate: str) -> bool:
 
 
 def _over(times: Mapping[str, float], form: str, best: float | None) -> float | None:
-    """The form's time over that of what is given back: the best kernel, or a form of PyTorch's."""
+    """The form's time over that of the run's answer: the best kernel, or a form of PyTorch's."""
     if form not in times:
         return None
-    known = [times[each] for each in ("eager", _COMPILE) if each in times]
-    return times[form] / min([*known, *([best] if best is not None else [])])
+    forms = [times[name] for name in ("eager", _COMPILE) if name in times]
+    return times[form] / min([*forms, *([best] if best is not None else [])])
 
 
 def _round(exchange: Exchange) -> int:
-    """Of a conversation, such as `r02.coder.1`; a repair belongs to the round it is sent in."""
-    head = exchange.conversation.partition(".")[0]
-    return int(head[1:]) if head[1:].isdecimal() else 1
+    """Round of a conversation such as `r02.coder.1`; a repair counts where it is sent."""
+    prefix = exchange.conversation.partition(".")[0]
+    return int(prefix[1:]) if prefix[1:].isdecimal() else 1
 
 
-def compared(runs: Sequence[Run], arm: str, measure: str, seed: int = 0) -> dict[str, Any] | None:
+def compare(runs: Sequence[Run], arm: str, measure: str, seed: int = 0) -> dict[str, Any] | None:
     """The index's geometric mean over another arm's, of the problems that both ended, with a
     95 % interval over problems (bootstrap of pairs)."""
-    by = {(run.name, run.arm): getattr(run, measure) for run in runs if run.ended}
-    names = sorted({name for name, _ in by})
-    pairs = [(by.get((name, INDEX)), by.get((name, arm))) for name in names]
-    logs = [math.log(one / other) for one, other in pairs if one and other]
+    values = {(run.name, run.arm): getattr(run, measure) for run in runs if run.ended}
+    names = sorted({name for name, _ in values})
+    pairs = [(values.get((name, INDEX)), values.get((name, arm))) for name in names]
+    logs = [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs]
     if not logs:
         return None
-    chance = random.Random(seed)
-    means = sorted(statistics.fmean(chance.choices(logs, k=len(logs))) for _ in range(_RESAMPLES))
+    rng = random.Random(seed)
+    means = sorted(statistics.fmean(rng.choices(logs, k=len(logs))) for _ in range(_RESAMPLES))
     low, high = means[int(0.025 * _RESAMPLES)], means[int(0.975 * _RESAMPLES) - 1]
     return {
         "problems": len(logs),
@@ -142,7 +140,7 @@ def compared(runs: Sequence[Run], arm: str, measure: str, seed: int = 0) -> dict
     }
 
 
-def of_arm(runs: Sequence[Run]) -> dict[str, Any]:
+def arm_figures(runs: Sequence[Run]) -> dict[str, Any]:
     """Means of one arm, over the runs that ended."""
     ended = [run for run in runs if run.ended]
     judged = sum(run.judged for run in ended)
@@ -159,8 +157,8 @@ def of_arm(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value]
-    return statistics.geometric_mean(known) if known else None
+    positive = [value for value in values if value]
+    return statistics.geometric_mean(positive) if positive else None
 
 
 def write(root: Path, names: Sequence[str], arms: Sequence[str]) -> None:
@@ -168,15 +166,15 @@ def write(root: Path, names: Sequence[str], arms: Sequence[str]) -> None:
     runs: list[Run] = []
     for name in names:
         for arm in arms:
-            place = root / arm / "runs" / name.replace("/", "-")
+            folder = root / arm / "runs" / name.replace("/", "-")
             try:
-                runs.append(run_of(place, name, arm))
+                runs.append(run_figures(folder, name, arm))
             except KbError:
                 continue  # not begun
-    by_arm = {arm: of_arm([run for run in runs if run.arm == arm]) for arm in arms}
+    by_arm = {arm: arm_figures([run for run in runs if run.arm == arm]) for arm in arms}
     pairs = {
         arm: {
-            measure: compared(runs, arm, measure)
+            measure: compare(runs, arm, measure)
             for measure in ("over_compile", "over_max_autotune", "tokens_out")
         }
         for arm in arms
@@ -186,8 +184,8 @@ def write(root: Path, names: Sequence[str], arms: Sequence[str]) -> None:
     header = ("problem", "arm", "right", "best ms", "over compile", "over max-autotune",
               "tokens in", "out", "tokens to faster", "ended")  # fmt: skip
     text = [table(header, rows), ""]
-    for arm, found in pairs.items():
-        for measure, ratio in found.items():
+    for arm, comparisons in pairs.items():
+        for measure, ratio in comparisons.items():
             if ratio is not None:
                 text.append(
                     f"{INDEX} over {arm}, {measure}: {ratio['ratio']:.3f} ({ratio['low']:.3f} to "
@@ -200,12 +198,12 @@ def write(root: Path, names: Sequence[str], arms: Sequence[str]) -> None:
 
 
 def _row(run: Run) -> list[str]:
-    def shown(value: float | None) -> str:
+    def cell(value: float | None) -> str:
         return "-" if value is None else f"{value:.4g}"
 
     return [
-        run.name, run.arm, f"{run.right}/{run.judged}", shown(run.best_ms),
-        shown(run.over_compile), shown(run.over_max_autotune), str(run.tokens_in),
+        run.name, run.arm, f"{run.right}/{run.judged}", cell(run.best_ms),
+        cell(run.over_compile), cell(run.over_max_autotune), str(run.tokens_in),
         str(run.tokens_out),
         "-" if run.tokens_to_faster is None else str(run.tokens_to_faster), run.ended or "-",
     ]  # fmt: skip

@@ -18,38 +18,38 @@ from benchmarks.optimize.mistuned import measure
 from benchmarks.optimize.mistuned.cases import load
 from benchmarks.tasks import Record
 
-_ASKED = ("seconds", "reference_seconds", "seed", "trust", "small", "check")
+_FIELDS = ("seconds", "reference_seconds", "seed", "trust", "small", "check")
 
 
 def _measure(name: str, options: argparse.Namespace, cards: CardPool) -> Record:
     device = "cpu" if options.interpret else "cuda:0"
-    given = {each: getattr(options, each) for each in _ASKED}
-    return tasks.measured(cards, measure.Measure(name=name, device=device, **given), name)
+    fields = {field: getattr(options, field) for field in _FIELDS}
+    return tasks.measured(cards, measure.Measure(name=name, device=device, **fields), name)
 
 
-def summary(found: Sequence[Record]) -> dict[str, Any]:
-    """Of all records."""
-    spent = [each["gpu_seconds"] for each in found if "gpu_seconds" in each]
-    good = measure.within(found)
-    speedups = [each["speedup"] for each in found if each.get("speedup")]
+def summary(records: Sequence[Record]) -> dict[str, Any]:
+    """Figures over all records."""
+    gpu_seconds = [record["gpu_seconds"] for record in records if "gpu_seconds" in record]
+    close = measure.within(records)
+    speedups = [record["speedup"] for record in records if record.get("speedup")]
     return {
-        "kernels": len(found),
-        "operators": len({each["operator"] for each in found if "operator" in each}),
-        "within_10_percent": len(good),
-        "share_within_10_percent": len(good) / len(found) if found else 0.0,
-        "missed": sorted({each["name"] for each in found} - set(good)),
-        "gpu_seconds_median": statistics.median(spent) if spent else None,
-        "gpu_seconds_most": max(spent, default=None),
+        "kernels": len(records),
+        "operators": len({record["operator"] for record in records if "operator" in record}),
+        "within_10_percent": len(close),
+        "share_within_10_percent": len(close) / len(records) if records else 0.0,
+        "missed": sorted({record["name"] for record in records} - set(close)),
+        "gpu_seconds_median": statistics.median(gpu_seconds) if gpu_seconds else None,
+        "gpu_seconds_most": max(gpu_seconds, default=None),
         "speedup_geometric_mean": statistics.geometric_mean(speedups or [1.0]),
     }
 
 
 def _cells(record: Record) -> list[str]:
-    times = [record[f"{each}_ms"] for each in ("given", "tuned", "best")]
-    over = record["over_best"]
+    times = [record[f"{form}_ms"] for form in ("given", "tuned", "best")]
+    ratio = record["over_best"]
     return [
         *("-" if ms is None else f"{ms:.4f}" for ms in times),
-        "-" if over is None else f"{over * 100 - 100:+.1f} %",
+        "-" if ratio is None else f"{ratio * 100 - 100:+.1f} %",
         str(record["tried"]),
         str(record["not_working"]),
         f"{record['gpu_seconds']:.1f}",
@@ -64,13 +64,13 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=42.0, help="for tune, each kernel")
     parser.add_argument("--reference-seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
-    for flag, told in (
+    for flag, help_text in (
         ("--interpret", "in Triton's interpreter: shows that it runs (CPU)"),
         ("--check", "have the judge check what was found"),
         ("--small", "tiny problems: only shows that it runs (CPU)"),
         ("--trust", "run although the sandbox is incomplete"),
     ):
-        parser.add_argument(flag, action="store_true", help=told)
+        parser.add_argument(flag, action="store_true", help=help_text)
     tasks.add_options(parser)
     return parser.parse_args(arguments)
 
@@ -78,7 +78,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 BENCHMARK = tasks.Benchmark(
     options=_options,
     keys=lambda options: [case.name for case in load(options.kernels)],
-    opened=lambda _, cards: contextlib.nullcontext(cards),
+    open_shared=lambda _, cards: contextlib.nullcontext(cards),
     measure=_measure,
     columns=(
         "given ms", "tuned ms", "best ms", "over best", "tried", "failed", "GPU s", "verdict",

@@ -36,11 +36,11 @@ def load(only: list[str] | None = None) -> list[Case]:
     KeyError
         There is no kernel of a name.
     """
-    found = {path.stem: path for path in sorted(_MISTUNED.glob("*.py"))}
-    return [_case(found[name]) for name in (only or found)]
+    paths = {path.stem: path for path in sorted(_MISTUNED.glob("*.py"))}
+    return [_read_case(paths[name]) for name in (only or paths)]
 
 
-def _case(path: Path) -> Case:
+def _read_case(path: Path) -> Case:
     text = path.read_text(encoding="utf-8")
     mistuned = declared(text, "MISTUNED")
     problem = ProblemFile.read(ROOT / "problems" / f"{mistuned['problem']}.py")

@@ -1,4 +1,4 @@
-"""Tunes one mistuned kernel, then searches far wider, and compares both in one last contest."""
+"""Tunes one mistuned kernel, then searches a far wider sample, and times both in turn."""
 
 import itertools
 import random
@@ -50,7 +50,7 @@ class Measure(Request[Measured]):
     small: bool
     """At the problem's size for Triton's interpreter."""
     check: bool
-    """Whether the judge says if the winner is right."""
+    """Whether to judge the winner's results."""
 
     def answer(self, state: JudgeState, say: Say) -> Measured:
         """See `Request.answer`."""
@@ -59,39 +59,39 @@ class Measure(Request[Measured]):
         return Measured(record={**record, "gpu": host.gpu, "versions": host.versions})
 
 
-def measure(asked: Measure, zygote: Zygote | None, say: Say) -> dict[str, Any]:
+def measure(job: Measure, zygote: Zygote | None, say: Say) -> dict[str, Any]:
     """One record; times are milliseconds, medians of launches on inputs outside the cache."""
-    (case,) = load([asked.name])
-    problem, device, seed = case.small if asked.small else case.problem, asked.device, asked.seed
+    (case,) = load([job.name])
+    problem, device, seed = case.small if job.small else case.problem, job.device, job.seed
     kernel = KernelFile.parse(case.kernel, f"{case.name}.py")
-    subject = Subject(problem=problem, kernel=kernel, device=device, trust=asked.trust)
+    subject = Subject(problem=problem, kernel=kernel, device=device, trust=job.trust)
     with SourceTimer(subject, zygote, say) as timer:
-        started = timer.held_seconds
+        start_seconds = timer.held_seconds
         tunable, listed = read_tunables(case.kernel)
-        left = asked.seconds - started
+        seconds_left = job.seconds - start_seconds
         request = Tuning(
-            problem=problem, kernel=case.kernel, device=device, seconds=left, seed=seed
+            problem=problem, kernel=case.kernel, device=device, seconds=seconds_left, seed=seed
         )
         tuned = tune_with(timer, tunable, listed, request, say)
         gpu_seconds = timer.held_seconds
         winner = tuned.versions[0] if tuned.versions else None
         if winner is None:
-            why = "; ".join(tuned.reasons) or "there was no time for any configuration"
-            return {"name": case.name, "failed": why, "gpu_seconds": gpu_seconds}
+            reason = "; ".join(tuned.reasons) or "there was no time for any configuration"
+            return {"name": case.name, "failed": reason, "gpu_seconds": gpu_seconds}
         space = Space(tunable, timer.item_bytes)
-        known = tuple(winner.values[parameter.name] for parameter in space.parameters)
-        began_reference = timer.clock()
-        best, tried = reference(timer, space, known, asked.reference_seconds, seed + 1)
-        reference_spent = timer.clock() - began_reference
+        point = tuple(winner.values[parameter.name] for parameter in space.parameters)
+        start = timer.clock()
+        best, tried = reference(timer, space, point, job.reference_seconds, seed + 1)
+        spent = timer.clock() - start
         texts = list(dict.fromkeys([case.kernel, winner.source, *map(space.text, best)]))
-        final = contest(timer, texts)
-    given_ms, tuned_ms = final.get(case.kernel), final.get(winner.source)
-    best_ms = min(final.values(), default=None)
-    checked: dict[str, Any] = {}
-    if asked.check:
+        times = contest(timer, texts)
+    given_ms, tuned_ms = times.get(case.kernel), times.get(winner.source)
+    best_ms = min(times.values(), default=None)
+    verdict: dict[str, Any] = {}
+    if job.check:
         options = Options(device=device, timing=False)
         judged = judge_texts(problem, winner.source, options, zygote=zygote)
-        checked["verdict"] = judged.verdict.value
+        verdict["verdict"] = judged.verdict.value
     return {
         "name": case.name,
         "about": case.about,
@@ -103,35 +103,35 @@ def measure(asked: Measure, zygote: Zygote | None, say: Say) -> dict[str, Any]:
         "over_best": None if not (tuned_ms and best_ms) else tuned_ms / best_ms,
         "speedup": None if not (tuned_ms and given_ms) else given_ms / tuned_ms,
         "gpu_seconds": gpu_seconds,
-        "start_seconds": started,
+        "start_seconds": start_seconds,
         "tried": tuned.tried,
         "not_working": tuned.failed,
         "reasons": tuned.reasons,
         "given": tuned.start,
         "found": winner.values,
-        "best": next((space.values(p) for p in best if final.get(space.text(p)) == best_ms), None),
+        "best": next((space.values(p) for p in best if times.get(space.text(p)) == best_ms), None),
         "reference_tried": tried,
-        "reference_seconds": reference_spent,
+        "reference_seconds": spent,
         "source": winner.source,
-        **checked,
+        **verdict,
     }
 
 
 def reference(
-    timer: SourceTimer, space: Space, known: Point, seconds: float, seed: int
+    timer: SourceTimer, space: Space, tuned: Point, seconds: float, seed: int
 ) -> tuple[list[Point], int]:
     """The best points of a wide sample and of a search from them; also how many were tried."""
 
     ledger = ledger_of(space.text, timer, timer.clock() + seconds)
     generator = random.Random(seed)
-    sample = wide(space, generator)
-    halve(ledger, [known, *sample], space.start)
+    sample = wide_sample(space, generator)
+    halve(ledger, [tuned, *sample], space.start)
     starts = [trial.point for trial in ledger.ranking()[:_STARTS]]
-    found = search(space, ledger, generator, starts=[known, *starts], batch=2 * _STARTS)
-    return [trial.point for trial in found.ranking[:_FINALISTS]], found.tried
+    result = search(space, ledger, generator, starts=[tuned, *starts], batch=2 * _STARTS)
+    return [trial.point for trial in result.ranking[:_FINALISTS]], result.tried
 
 
-def wide(space: Space, generator: random.Random) -> list[Point]:
+def wide_sample(space: Space, generator: random.Random) -> list[Point]:
     """All allowed points of a small space, `WIDE` at random of a large one."""
     if space.size <= WIDE:
         return [p for p in itertools.product(*space.domains) if space.is_allowed(p)]
@@ -146,7 +146,7 @@ def contest(timer: SourceTimer, texts: Sequence[str]) -> dict[str, float]:
         timed = timer.times(list(texts), _LAUNCHES, _CONTEST_SECONDS)
         for text, measured in zip(texts, timed, strict=True):
             ms[text] += measured.ms
-    return {text: statistics.median(each) for text, each in ms.items() if each}
+    return {text: statistics.median(values) for text, values in ms.items() if values}
 
 
 def within(records: Sequence[dict[str, Any]], share: float = 0.1) -> list[str]:

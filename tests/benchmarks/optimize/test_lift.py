@@ -12,7 +12,7 @@ import benchmarks.optimize.lift.__main__ as lift
 from agent.opening import open_search
 from agent.optimize.run import RunFolder, read_run
 from benchmarks.optimize.lift.arms import ARMS
-from benchmarks.optimize.lift.figures import Run, compared
+from benchmarks.optimize.lift.figures import Run, compare
 
 PROBLEM = """
 import torch
@@ -179,9 +179,9 @@ def test_what_is_slower_than_pytorch_counts_as_pytorch():
     def run(arm: str, ratio: float, ended: str | None = "rounds") -> Run:
         return Run("p", arm, ended, 1, 1, 1.0, ratio, None, 1, 1, 1, None, None, 0.0, (), None, {})
 
-    assert compared([run("index", 2.0), run("empty", 1.0)], "empty", "over_compile")["ratio"] == 2.0
+    assert compare([run("index", 2.0), run("empty", 1.0)], "empty", "over_compile")["ratio"] == 2.0
     half = [run("index", 2.0), run("empty", 1.0, None)]
-    assert compared(half, "empty", "over_compile") is None  # of pairs that ended
+    assert compare(half, "empty", "over_compile") is None  # of pairs that ended
 
 
 def test_the_published_figures_are_those_of_the_records():

@@ -21,15 +21,15 @@ class Kb:
         self.asked: list[list[str]] = []
         self.status = status
 
-    def __call__(self, arguments: list[str], root: Path, *_: Any) -> plain._Ran:
+    def __call__(self, arguments: list[str], root: Path, *_: Any) -> plain._Completed:
         self.asked.append(arguments)
         if arguments[0] == "evaluate":
             said = {"verdict": "wrong" if self.status else "correct", "cases": [{}] * 13}
-            return plain._Ran(self.status, json.dumps(said), "")
+            return plain._Completed(self.status, json.dumps(said), "")
         if "level2" in root.name:
-            return plain._Ran(1, "", "kb: no GPU was found")
+            return plain._Completed(1, "", "kb: no GPU was found")
         shutil.copytree(RUN, root)
-        return plain._Ran(0, "", "")
+        return plain._Completed(0, "", "")
 
 
 @pytest.mark.parametrize("status", [0, 3])
@@ -74,13 +74,13 @@ def test_kernels_are_evaluated_anew_and_failures_are_kept(
 
 def test_what_a_command_leaves_is_read_and_one_that_hangs_is_ended(tmp_path: Path) -> None:
     options = plain._options([str(tmp_path), "--out", str(tmp_path / "out.json")])
-    place = plain.Place("cuda:0", share_of_cores(0, 2))
+    place = plain.Slot("cuda:0", share_of_cores(0, 2))
     root = tmp_path / "runs" / "run"
     ran = plain._run(["optimize", str(tmp_path / "none.py")], root, 60.0, place, options)
     assert (ran.status, ran.out) == (1, "")
-    assert ran.last.startswith("kb: no ") or "none.py" in ran.last
+    assert ran.last_line.startswith("kb: no ") or "none.py" in ran.last_line
     hung = plain._run(["optimize"], root, 0.01, place, options)
-    assert (hung.status, hung.last) == (124, "it had not ended after 0 s")
+    assert (hung.status, hung.last_line) == (124, "it had not ended after 0 s")
 
 
 def test_a_run_that_was_begun_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_a_run_that_was_begun_is_taken_up(tmp_path: Path, monkeypatch: pytest.Mo
     options = plain._options([str(tmp_path), "--out", str(tmp_path / "plain.json")])
     shutil.copytree(RUN, tmp_path / "plain-runs" / "a")
     monkeypatch.setattr(shutil, "copytree", lambda *_: None)
-    plain.measure("a", tmp_path / "a.py", plain.Place("cuda:0", frozenset()), options)
+    plain.measure("a", tmp_path / "a.py", plain.Slot("cuda:0", frozenset()), options)
     assert kb.asked[0][:2] == ["optimize", "--resume"]
 
 
