@@ -1,1 +1,1 @@
-"""What a context is good for: its first example, whether that runs, its techniques, its size."""
+"""The quality of contexts: the first example, whether it runs, the techniques, the size."""

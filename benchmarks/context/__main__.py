@@ -1,4 +1,4 @@
-"""`python -m benchmarks.context FOLDER…`: what contexts of the problems in folders are good for."""
+"""`python -m benchmarks.context FOLDER…`: the quality of contexts for the problems in folders."""
 
 import json
 from pathlib import Path

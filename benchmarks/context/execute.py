@@ -37,12 +37,12 @@ class Job:
     params: dict[str, Any] = field(default_factory=dict)
     options: dict[str, str | int | None] = field(default_factory=dict)
     """Arguments that the code as shown fixes."""
-    turned: tuple[bool, ...] = ()
-    """Layouts of the first operands that it was cut to, in rows of whole 16 bytes."""
-    given: tuple[str, ...] = ()
+    transposed: tuple[bool, ...] = ()
+    """Layouts of the first operands that the code assumes, in rows of whole 16 bytes."""
+    present: tuple[str, ...] = ()
     """Optional arguments that it needs: vectors as long as the result's rows."""
     last: bool | None = None
-    """Whether it was cut to work along the last dimension, or along one before it."""
+    """Whether it assumes work along the last dimension, or along one before it."""
 
 
 def run(jobs: Iterable[Job]) -> dict[str, str | None]:
@@ -80,16 +80,16 @@ def _check(job: dict[str, Any], folder: Path) -> str | None:
     example, entry = _module(file), _module(Path(job["path"]))
     seed = zlib.crc32(job["slug"].encode())
     dtype = getattr(torch, job["dtype"])
-    sizes = [_whole_rows(size) for size in job["sizes"]] if job["turned"] else job["sizes"]
+    sizes = [_whole_rows(size) for size in job["sizes"]] if job["transposed"] else job["sizes"]
     if job["last"] is not None:
         sizes = [size for size in sizes if _along_last(entry, size, dtype) in {None, job["last"]}]
     for position, size in enumerate(sizes):
-        inputs = _with_layouts(entry.make_inputs(list(size), dtype, "cpu", seed), job["turned"])
+        inputs = _with_layouts(entry.make_inputs(list(size), dtype, "cpu", seed), job["transposed"])
         # An optional argument that the reference does not take is zeros, which change nothing.
         names = inspect.signature(entry.reference).parameters
         extra = {
             name: (torch.randn if name in names else torch.zeros)(inputs[1].shape[-1], dtype=dtype)
-            for name in job["given"]
+            for name in job["present"]
         }
         try:
             values, expected = _expected(entry, inputs, job["options"] | extra)
@@ -121,9 +121,9 @@ def _whole_rows(size: Sequence[int]) -> list[int]:
     return [*(-(-length // 16) * 16 for length in size[:3]), *size[3:]]
 
 
-def _with_layouts(inputs: list[Any], turned: Sequence[bool]) -> list[Any]:
-    """The inputs, the first ones in the layouts that the code was cut to."""
-    pairs = zip(inputs, turned, strict=False)
+def _with_layouts(inputs: list[Any], transposed: Sequence[bool]) -> list[Any]:
+    """The inputs, the first ones in the layouts that the code assumes."""
+    pairs = zip(inputs, transposed, strict=False)
     arranged = [x.T.contiguous().T if swap else x.contiguous() for x, swap in pairs]
     return [*arranged, *inputs[len(arranged) :]]
 

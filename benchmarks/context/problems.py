@@ -155,8 +155,8 @@ def job_of(
     return replace(
         job,
         options=dict(chosen.options),
-        turned=assumed.transposed,
-        given=assumed.present,
+        transposed=assumed.transposed,
+        present=assumed.present,
         last=assumed.last,
         dtype=dtype,
     )

@@ -172,9 +172,8 @@ def test_what_is_cut_to_a_problem_computes_what_its_entry_says_there():
             assert form is not None
             path = Path(shipped_corpus()) / kernel.path
             job = small_job(kernel.entry.slug, form.bare, kernel.entry.model_dump(), path)
-            jobs.append(
-                replace(job, dtype="float16", turned=assumed.transposed, given=assumed.present)
-            )
+            layout = {"transposed": assumed.transposed, "present": assumed.present}
+            jobs.append(replace(job, dtype="float16", **layout))
     assert len(jobs) == len(CUT)
     assert {slug: problem for slug, problem in run(jobs).items() if problem} == {}
 
