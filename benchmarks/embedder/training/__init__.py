@@ -1,1 +1,1 @@
-"""The embedding model's training set, its training, and what is measured of it."""
+"""The embedding model's training set, training and evaluation."""

@@ -1,4 +1,4 @@
-"""Which pairs a step trains on: drawn by weight from one pool, none of a function twice."""
+"""Pairs of a training step: drawn by weight from one pool, one pair of a function at most."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,7 +16,7 @@ POOL_OF = {
     "entry": "text",
 }
 ENTRY_WEIGHT = 4.0
-"""Questions for our own entries are few, and are what technique queries are like."""
+"""Questions for our own entries are few, and resemble technique queries."""
 
 
 def batches(

@@ -1,4 +1,4 @@
-"""Pairs out of source files: what describes a function, taken out of it, and the function.
+"""Pairs out of source files: a function's description, taken out of it, and the function.
 
 Functions are cut, and their header written, by the product's own chunkers and records, and their
 documentation is found and blanked as KernelRetrieve blanks it, so a document looks as an index's
@@ -23,20 +23,20 @@ MIN_LINES = 3
 MIN_LETTERS = 60
 """Characters without white space, for the same reason."""
 MAX_CHARS = 2_400
-"""Of a document: above what any model here reads (512 tokens)."""
+"""Of a document: more than any model here reads (512 tokens)."""
 MAX_HOST_CHARS = 1_400
-"""Of one that is not for a GPU: what is read in 256 tokens (only kernels are tried with more)."""
+"""Of host code: about 256 tokens (only kernels are tried with more)."""
 READ_CHARS = 900
-"""What the model reads of a function, about: a comment further down is no part of its vector."""
+"""About as much as the model reads of a function: its vector ignores comments further down."""
 MAX_COMMENTS = 2
-"""Comments of one function: more say what its lines do, not what it does."""
+"""Comments of one function: further ones describe lines, not the function."""
 MIN_QUERY_WORDS = 4
 MAX_QUERY_CHARS = 300
 
 _SPACE = re.compile(r"\s+")
 _LINE_COMMENT = re.compile(r"^[ \t]*(?:#(?![!:])|//+)[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_:.]+")
-# The text of what is raised, thrown or checked.
+# The text of an error that is raised, thrown or checked.
 _ERROR = re.compile(
     r"(?:raise \w*(?:Error|Exception|Warning)|throw [\w:]+|assert\b[^\n]*?,|TORCH_CHECK\([^\n\"]*,"
     r"|static_assert\([^\n\"]*,|fatal\w*|PADDLE_ENFORCE\w*|CHECK\w*\([^\n\"]*)\s*\(?\s*f?\"([^\"\n]{20,200})\""
@@ -58,7 +58,7 @@ class Example:
 
 
 def pairs_of_file(file: SourceFile) -> Iterator[Example]:
-    """Every function of a file that is worth finding."""
+    """Every function of a file that is long enough."""
     if file.path.suffix.lower() not in PYTHON_SUFFIXES | CPP_SUFFIXES:
         return
     bare, documented = without_documentation(file.path, file.text)
@@ -89,8 +89,8 @@ def _variants(file: SourceFile, piece: Piece, documented: list[Documented]) -> I
         sentences = (first, second_sentence(function.doc, first))
         queries += [("docstring", text) for text in sentences if is_query(text, function.symbol)]
     queries += [("error", text) for text in error_texts(piece.text)[:1]]
-    if piece.language != "python":  # which has names enough in what documents it
-        queries.append(("symbol", spoken(symbol)))
+    if piece.language != "python":  # where documentation has enough names
+        queries.append(("symbol", symbol_words(symbol)))
     yield _example(file, piece, piece.text, tuple(queries))
     for sentence, stripped in _comments(piece.text, symbol)[:MAX_COMMENTS]:
         yield _example(file, piece, stripped, (("comment", sentence),))
@@ -137,7 +137,7 @@ def error_texts(code: str) -> list[str]:
     return [text.strip() for text in texts if len(text.split()) >= MIN_QUERY_WORDS]
 
 
-def spoken(symbol: str) -> str:
+def symbol_words(symbol: str) -> str:
     """A name as words: `ns::fooBar_baz` is asked for as "foo bar baz"."""
     *scope, last = re.split(r"::|\.", symbol)
     words = _WORD_START.sub(" ", " ".join([*scope[-1:], last or symbol])).split()

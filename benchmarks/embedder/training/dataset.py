@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.embedder.training.code import spoken
+from benchmarks.embedder.training.code import symbol_words
 from benchmarks.embedder.training.entries import QUESTIONS_FILE, entry_pairs
 from benchmarks.embedder.training.exclusion import Exclusion, evaluation_exclusion
 from benchmarks.embedder.training.harvests import GPU_LANGUAGES, Harvest, harvest_all
@@ -25,12 +25,12 @@ from kb.embedders.tokens import well_formed
 
 MOST_CHARS = {"python": 1_050, "cpp": 1_050}
 MOST_CHARS_GPU = 1_700
-"""Of a function's text: what is read of it in 256 tokens, and more of a kernel."""
+"""Of a function's text: about 256 tokens, and more of a kernel."""
 MAX_SHARED = 3
 """Functions that may be asked for by the same words; more of them make the query ambiguous."""
 MIN_NAME_WORDS = 2
 MAX_NAMESAKES = 6
-"""Functions of one name from which pairs are made: a name that more have is as good as none."""
+"""Functions of one name from which pairs are made: a name that more share says nothing."""
 NAMED_LANGUAGES = frozenset({"triton", "cuda", "python"})
 _PACKAGE_FIELDS = ("name", "version", "sha256", "licence", "held_out")
 _VERSIONS = ("tree-sitter", "tree-sitter-python", "tree-sitter-cpp", "bm25s", "numpy")
@@ -45,7 +45,7 @@ def main() -> None:
     cache = Cache()
     packages = training_packages()
     exclusion = evaluation_exclusion(cache)
-    runs, sentences = len(exclusion.known), len(exclusion.sentences)
+    runs, sentences = len(exclusion.all_digests), len(exclusion.sentences)
     print(f"excluded: {runs:,} runs, {sentences:,} sentences", flush=True)
     training_set = build(packages, cache, exclusion, QUESTIONS_FILE, arguments.workers)
     training_set.write(arguments.out)
@@ -135,9 +135,10 @@ class _Assembly:
     ) -> None:
         document.group, document.held_out = group, held_out
         document.text = well_formed(document.text)
-        at = len(self.documents)
+        row = len(self.documents)
         self.documents.append(document)
-        self.pairs += [Pair(well_formed(query), at, kind) for kind, query in dict.fromkeys(queries)]
+        unique = dict.fromkeys(queries)
+        self.pairs += [Pair(well_formed(query), row, kind) for kind, query in unique]
 
 
 def _compacted(documents: list[Document], pairs: list[Pair]) -> tuple[list[Document], list[Pair]]:
@@ -157,15 +158,15 @@ def _compacted(documents: list[Document], pairs: list[Pair]) -> tuple[list[Docum
 def analogues(documents: Sequence[Document], symbols: Mapping[int, str], most: int) -> list[Pair]:
     """Pairs of functions that do the same in different packages; at most `most` for each.
 
-    Two authors who call a function `chunk_scan_fwd_kernel` mean the same operator; what they wrote
-    differs. A function is asked with as a pasted one is: without its header.
+    Two authors who call a function `chunk_scan_fwd_kernel` mean the same operator, but write other
+    code. The query is the function without its header, as a user would paste it.
     """
     by_name: dict[str, dict[int, int]] = {}
     for index, document in enumerate(documents):
         symbol = symbols.get(document.group)
         if symbol is None or document.language not in NAMED_LANGUAGES:
             continue
-        words = spoken(symbol.rsplit("::", 1)[-1].rsplit(".", 1)[-1])
+        words = symbol_words(symbol.rsplit("::", 1)[-1].rsplit(".", 1)[-1])
         if len(words.split()) >= MIN_NAME_WORDS:
             by_name.setdefault(words, {}).setdefault(document.group, index)
     pairs: list[Pair] = []
@@ -199,7 +200,7 @@ def _manifest(
         ],
         "excluded": {
             "archives": exclusion.archives,
-            "runs": len(exclusion.known),
+            "runs": len(exclusion.all_digests),
             "sentences": len(exclusion.sentences),
             "digest": exclusion.digest(),
         },

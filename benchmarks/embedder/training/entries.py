@@ -27,7 +27,7 @@ def entry_pairs(
     """
     chunks: dict[str, list[Chunk]] = {}
     for chunk in corpus_state(shipped_corpus()).chunks:
-        # A page's own questions, where it lists them, are those that are asked here.
+        # A page's own question chunks repeat the questions that are read below.
         if chunk.role == "question":
             continue
         chunks.setdefault(f"{chunk.kind}:{chunk.entry}", []).append(chunk)

@@ -2,8 +2,8 @@
 
 Each `--model NAME=FOLDER` (an ONNX folder as `benchmarks.embedder.export` writes it) answers the
 parts of KernelRetrieve over the chosen indexes, alone (dense), fused by plain ranks, and in the
-product's search as it stands. Writes `results/models.json` and `.md`; with `--half dev`, which is
-what trials were compared on, it prints alone.
+product's search. Writes `results/models.json` and `.md`; with `--half dev`, on which trials are
+compared, it only prints.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def main() -> None:
         models[name] = {"bytes": size, "embedder": embedder.name, "parts": parts}
 
     times: dict[str, list[float]] = {name: [] for name in embedders}
-    for _ in range(REPEATS):  # in turns: what else the machine does hits all models alike
+    for _ in range(REPEATS):  # in turns, so that other load on the machine hits all models alike
         for name, embedder in embedders.items():
             start = perf_counter()
             for query in queries:

@@ -1,7 +1,7 @@
-"""What must never be trained on: code and sentences of the evaluation packages.
+"""Code and sentences of the evaluation packages, which must never be trained on.
 
 Code is compared without comments, docstrings and white space between tokens: a function is left out
-when half of its runs of eight tokens stand anywhere in an evaluation package, so renamed files,
+when half of its runs of eight tokens occur anywhere in an evaluation package, so renamed files,
 moved functions and edited copies are found as well as exact ones. The whole archives count, with
 everything that they vendor, not only the parts that are asked for. A query is left out when it is
 the first sentence of any documentation there, or a query of KernelRetrieve.
@@ -84,16 +84,16 @@ class Exclusion:
             self.sentences.update(normalized(first_sentence(d.doc)) for d in documented)
 
     @cached_property
-    def known(self) -> Digests:
+    def all_digests(self) -> Digests:
         """All digests, sorted."""
         return np.unique(np.concatenate([np.zeros(0, np.uint64), *self.parts]))
 
     def holds_runs(self, digests: Digests) -> bool:
         """Whether so many of a function's runs are known that it counts as a copy."""
-        if not len(digests) or not len(self.known):
+        if not len(digests) or not len(self.all_digests):
             return False
-        positions = np.searchsorted(self.known, digests).clip(max=len(self.known) - 1)
-        return bool(np.mean(self.known[positions] == digests) >= COPIED)
+        positions = np.searchsorted(self.all_digests, digests).clip(max=len(self.all_digests) - 1)
+        return bool(np.mean(self.all_digests[positions] == digests) >= COPIED)
 
     def holds_query(self, query: str) -> bool:
         """Whether a query is a sentence of an evaluation package, or is asked by KernelRetrieve."""
@@ -101,7 +101,7 @@ class Exclusion:
 
     def digest(self) -> str:
         """Of all that is excluded."""
-        content = hashlib.sha256(self.known.tobytes())
+        content = hashlib.sha256(self.all_digests.tobytes())
         content.update("\n".join(sorted(self.sentences)).encode())
         return content.hexdigest()[:16]
 

@@ -50,7 +50,7 @@ class Trial(_Model):
     query_tokens: int
     pools: dict[str, float]
     """How often a step's pairs come from which pool (`batches.POOL_OF`): all come from one, so that
-    what a query is held away from is of its own kind."""
+    negatives of a query are of its own kind."""
     kinds: dict[Kind, float]
     """How often a pair is taken, relative to one that is a docstring's."""
     without_header: float
