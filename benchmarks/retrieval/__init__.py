@@ -1,4 +1,4 @@
-"""KernelRetrieve: how well questions about GPU kernels find what answers them.
+"""KernelRetrieve: how well questions about GPU kernels find their answers.
 
 `python -m benchmarks.retrieval` runs all of it; docs/retrieval.md says what is measured and how.
 """

@@ -1,7 +1,7 @@
 """KernelRetrieve in one command: `python -m benchmarks.retrieval`.
 
 While tuning: `python -m benchmarks.retrieval --half dev --parts functions-small --failures 20`.
-`--half dev` leaves the test half unscored; what a query of the test half scored is never shown.
+`--half dev` leaves the test half unscored; the score of a query of the test half is never shown.
 `--write` puts the figures of a whole run into results/.
 """
 

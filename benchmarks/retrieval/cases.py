@@ -1,4 +1,4 @@
-"""A query, what answers it, and which half of the benchmark it belongs to."""
+"""A query, its answers, and the half of the benchmark that it belongs to."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ HALVES: tuple[Half, ...] = ("dev", "test")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One thing that answers a query: any of its units, for they say the same."""
+    """One answer to a query: any of its units, which have the same content."""
 
     name: str
     units: frozenset[str]
     grade: int = 1
-    """1 related, 2 useful, 3 what was asked for; 1 throughout where relevance is not graded."""
+    """1 related, 2 useful, 3 the full answer; 1 throughout where relevance is not graded."""
 
 
 @dataclass(frozen=True, slots=True)

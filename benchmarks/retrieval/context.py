@@ -1,4 +1,4 @@
-"""Recall through the real context: whether what was asked for is in `build_context`'s text."""
+"""Recall through the real context: whether the answer is in `build_context`'s text."""
 
 from collections.abc import Sequence
 

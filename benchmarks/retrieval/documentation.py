@@ -1,4 +1,4 @@
-"""Finds what documents a function, and blanks it line by line, so that line numbers stay true.
+"""Finds the documentation of functions, and blanks it in place, so that line numbers stay true.
 
 Taken out of Python: docstrings of modules, classes and functions, and comments directly above a
 definition. Out of C++ and CUDA: comments directly above a function with a body, and every comment
@@ -39,7 +39,7 @@ class Documented:
     end_line: int
     """Inclusive."""
     doc: str
-    """What documents it, dedented, without the marks of a string or comment."""
+    """Its documentation, dedented, without the marks of a string or comment."""
     is_kernel: bool
     """A Triton or other jitted function, or one that is `__global__`."""
 
@@ -165,7 +165,7 @@ def _cpp(source: bytes) -> tuple[list[Documented], bytes]:
         while (comment := ending.get(first - 1)) is not None:
             top = row(comment[0])
             if source[starts[top] : comment[0]].strip():
-                break  # it stands behind code
+                break  # the comment follows code on its line
             first = top
         if first == last:
             continue

@@ -1,4 +1,4 @@
-"""Runs contenders on the cases of a part, and keeps what each query scored."""
+"""Runs contenders on the cases of a part, and keeps the scores of each query."""
 
 import time
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def evaluate(
     for name in names:
         contender = CONTENDERS[name](corpus, embedder)
         if part.cases:
-            contender.rank("warm up", base)  # what is loaded on first use is not a search
+            contender.rank("warm up", base)  # loading on first use is not timed
         outcomes = [_outcome(contender, case, _scope(case, base), corpus) for case in part.cases]
         runs.append(Run(name, contender.title, outcomes))
     return runs

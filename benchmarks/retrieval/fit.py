@@ -1,10 +1,10 @@
-"""Fit what sections, names and neighbours are worth: `python -m benchmarks.retrieval.fit`.
+"""Fit the weights of sections, names and neighbours: `python -m benchmarks.retrieval.fit`.
 
 The weights of `kb/search/weighing.py`, on the development half of the technique queries over the
-shipped corpus: what lies beside entries hardly changes what they score. The scores of all entries
+shipped corpus: other chunks hardly change the scores of entries. The scores of all entries
 for a query go through a softmax, whose cross-entropy to the squared grades is made small (ListNet:
 Cao et al., Learning to rank, ICML 2007); the score without weights is one feature among the others.
-It prints what cross-validation over queries says; `--write` puts the weights of the whole
+It prints the scores of cross-validation over queries; `--write` puts the weights of the whole
 development half into `kb/data/entry_weights.yaml`. The test half is not read.
 """
 
@@ -34,7 +34,7 @@ from kb.search.weights import Weights
 _TARGET = DATA / "entry_weights.yaml"
 # Of squared weights of features of unit variance. Cross-validation was flat from 0.02 to 0.1.
 _PENALTY = 0.05
-# A grade of 3 is worth nine of 1: what was asked for is to come first. Squares and cubes were 0.002
+# A grade of 3 is worth nine of 1: full answers should come first. Squares and cubes were 0.002
 # above the grades themselves in cross-validation.
 _POWER = 2.0
 _FOLDS = 8

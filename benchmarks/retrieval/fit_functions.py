@@ -1,11 +1,11 @@
-"""Fit what a function's name and its other marks are worth: `benchmarks.retrieval.fit_functions`.
+"""Fit the weights of a function's name and other features: `benchmarks.retrieval.fit_functions`.
 
 The weights of `kb/search/functions.py`, on the development half of all function queries that the
-rules of `benchmarks/retrieval/functions.py` allow over all packages: what a set is chosen from. The
-candidates of a query go through a softmax, whose cross-entropy to the answer is made small. The
-score without weights is held, as steep as it does best alone: it is nearly a sum of the features,
-and free beside them it came out below zero. It prints what leaving out one package at a time says,
-with the queries of that package; `--write` puts the weights of the whole development half into
+rules of `benchmarks/retrieval/functions.py` allow over all packages; sets are chosen from them. The
+candidates of a query go through a softmax, whose cross-entropy to the answer is minimized. The
+score without weights has a fixed weight, the best one for it alone: it is nearly a sum of the
+features, and a free weight came out below zero. It prints the scores of cross-validation that
+leaves out one package at a time; `--write` puts the weights of the whole development half into
 `kb/data/function_weights.yaml`. The test half is not read.
 """
 

@@ -11,7 +11,7 @@ import kb
 from kb.search.weights import Weights
 
 DATA = Path(kb.__file__).parent / "data"
-"""Where the product reads what was fitted."""
+"""Folder from which the product reads fitted weights."""
 
 
 def make_parser(about: str | None, write: str | None = None) -> argparse.ArgumentParser:

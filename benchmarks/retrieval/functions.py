@@ -2,7 +2,7 @@
 
 `python -m benchmarks.retrieval.functions` chooses the queries of both sets anew and writes
 `queries/functions-*.tsv`, which hold identifiers and digests only: package, path, symbol, line, and
-a digest of the sentence. A run reads the sentences from the packages and refuses what differs.
+a digest of the sentence. A run reads the sentences from the packages and refuses differing ones.
 """
 
 import csv

@@ -41,11 +41,11 @@ class TechniqueQuery(_Model):
 
 
 class UnanswerableQuery(_Model):
-    """A question that nothing in the corpus or the packages answers."""
+    """A question without an answer in the corpus or the packages."""
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     topic: str = Field(min_length=3)
-    """What it is about, for the table of where abstention fails."""
+    """Subject of the question, for the table of abstention's failures."""
     query: str = Field(min_length=3)
 
 
@@ -113,7 +113,7 @@ def judged_texts() -> list[str]:
 def kernel_cases(corpus: Corpus, path: Path = FOLDER / "kernels.yaml") -> list[Case]:
     """The kernel of each implementation as a query for the operator's other ones.
 
-    What stands in the query's own file is neither an answer nor found. All of one operator are in
+    Functions in the query's own file are neither answers nor searched. All of one operator are in
     one half. Raises KbError if the file is malformed, or a function is not in the packages.
     """
     cases: list[Case] = []

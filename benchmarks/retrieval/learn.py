@@ -1,4 +1,4 @@
-"""Teach what symptoms mean: `python -m benchmarks.retrieval.learn [--write]`.
+"""Train the classifier of symptoms: `python -m benchmarks.retrieval.learn [--write]`.
 
 Trains the classifier of `kb/search/classifier.py` on the teaching set: a network of one hidden
 layer from a question's embedding to the techniques that answer it, and a linear model of its words
@@ -40,7 +40,7 @@ _DROPPED = 0.4
 _SCALE = 16.0
 # A technique of grade 3 is worth nine of grade 1, as in `fit`.
 _POWER = 2.0
-# One situation in eight is held out to see what was learned.
+# One situation in eight is held out, to test the classifier.
 _HELD_OUT = 8
 
 Floats = NDArray[np.float64]
@@ -73,7 +73,7 @@ def load_teaching_set(embedder: Embedder) -> TeachingSet:
 
 
 def targets(questions: Sequence[Question], techniques: Sequence[str]) -> NDArray[np.float32]:
-    """What each output should be, (n, techniques + 1), rows of sum 1.
+    """The target of each output, (n, techniques + 1), rows of sum 1.
 
     A question that only other techniques answer has a row of zeros: nothing is learned from it.
     """
@@ -164,7 +164,7 @@ class Evaluator:
         """nDCG@10 of each query, with or without a classifier; weights are cross-validated."""
         features = self._features.copy()
         places = {name: place for place, name in enumerate(self._names)}
-        # Where nothing was learned, no technique is told from another.
+        # Without a trained model all techniques are equally likely.
         classifier = Classifier(self._embedder if learned else "", places, learned)
         likelihoods = np.array(
             [

@@ -1,6 +1,6 @@
 """Trains the model of `kb/search/wording.py`, for `benchmarks.retrieval.learn`.
 
-A softmax over hashed words and pieces of words, by the cross-entropy to the wanted outputs and a
+A softmax over hashed words and pieces of words, by the cross-entropy to the target outputs and a
 penalty on squared weights, as one convex problem: no seed, and the same machine gives the same.
 """
 
@@ -35,7 +35,7 @@ def train_wording(
     Parameters
     ----------
     targets
-        What each output should be, (n, outputs), rows of sum 1 or 0.
+        The target of each output, (n, outputs), rows of sum 1 or 0.
     weights
         How much each question counts, (n,).
     """
@@ -65,7 +65,7 @@ def _rarity(counts: Sequence[Counter[int]]) -> NDArray[np.float32]:
 def _matrix(
     counts: Sequence[tuple[Counter[int], Counter[int]]], rarity: NDArray[np.float32]
 ) -> csr_matrix:
-    """(n, KINDS * rows): what each question has."""
+    """Features of each question, (n, KINDS * rows)."""
     columns, values, ends = [], [], [0]
     for kind_counts in counts:
         parts = [weigh(count, rarity[kind]) for kind, count in enumerate(kind_counts)]

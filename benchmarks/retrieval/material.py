@@ -1,7 +1,7 @@
 """The packages as chunks of the product's own ingest, their documentation taken out before.
 
-What is read is kept in the work folder, by a digest of the archive, of what reads it and of the
-patterns that tag it: a repeated run reads nothing, and one after a change reads anew.
+The result is cached in the work folder, by a digest of the archive, of the code that reads it and
+of the patterns that tag it: a repeated run reads nothing, and one after a change reads anew.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ from kb.corpus.detection import Detector
 from kb.index.state import IndexState
 
 _KB = Path(kb.__file__).parent
-# Readings of a package that are kept: of a change and of what was before it.
+# Cached readings of a package: those after and before recent changes.
 _KEPT = 3
-# What decides how a file becomes chunks and tags, beside the file.
+# Code that turns a file into chunks and tags.
 _READERS = (Path(ingest.__file__).parent, _KB / "corpus")
 
 

@@ -28,7 +28,7 @@ from kb.records import Kind
 PACKAGE = Path(__file__).parents[2] / "tests" / "benchmarks" / "retrieval_package"
 RECORD = Path(__file__).with_name("results") / "slice.json"
 CONTENDER = "product"
-# The corpus's own kernels are what the package's functions have to be told from.
+# The corpus's own kernels compete with the package's functions.
 _CODE: frozenset[Kind] = frozenset({"code", "kernel"})
 
 
@@ -52,7 +52,7 @@ def build_slice(folder: Path, embedder: Embedder) -> BuiltIndex:
 def run_slice(
     built: BuiltIndex, corpus: Corpus, embedder: Embedder, contender: str = CONTENDER
 ) -> dict[str, Run]:
-    """Part → what the contender made of it."""
+    """Part → the contender's run on it."""
     parts = (
         Part("functions", "", tuple(documented_cases(built, corpus)), _CODE),
         Part("techniques", "", tuple(c for c in technique_cases(corpus) if c.half == "dev")),

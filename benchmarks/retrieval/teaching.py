@@ -1,4 +1,4 @@
-"""The teaching set: questions with the techniques that answer them, to learn what symptoms mean.
+"""The teaching set: questions with the techniques that answer them, to train the classifier.
 
 `teaching/SLUG.yaml` holds questions written for one technique, `teaching/_none_*.yaml` those that
 no technique answers. Each item is a family: one situation, asked in several voices. A paraphrase is
@@ -32,8 +32,8 @@ NOTHING = "nothing applies"
 
 # Above this cosine two questions of different families are one question, and the later one goes.
 COPY = 0.97
-# Above this one two families tell the same situation, and stand on one side of every split. At 0.90
-# families of unlike causes begin to be joined by a shared kernel or GPU.
+# Above this one two families describe one situation, and are on one side of every split. At 0.90
+# families of different causes begin to be joined by a shared kernel or GPU.
 SAME_SITUATION = 0.92
 # Above this one a question is as good as one of the benchmark's: half of those are the same
 # identifier or message, the others ask the same in few other words.
@@ -94,11 +94,11 @@ def teaching_questions(folder: Path = FOLDER) -> list[Question]:
     Raises KbError if a file is malformed, names a technique that the taxonomy does not have, or
     repeats a question; names the file.
     """
-    known = {slug for slugs in taxonomy().values() for slug in slugs}
+    slugs = {slug for group in taxonomy().values() for slug in group}
     questions: list[Question] = []
     for path in sorted(folder.glob("*.yaml")):
         for family in _read(path):
-            if unknown := sorted(set(family.techniques) - known):
+            if unknown := sorted(set(family.techniques) - slugs):
                 raise KbError(f"{path.name}: family {family.family}: no technique {unknown[0]}")
             for question in family.questions:
                 (text,) = question.values()
@@ -121,7 +121,7 @@ def copies(questions: Sequence[Question], vectors: NDArray[np.float32]) -> list[
 
 
 def situations(questions: Sequence[Question], vectors: NDArray[np.float32]) -> NDArray[np.intp]:
-    """A number for the situation of each question, (n,): families, joined where they tell the same.
+    """A number for the situation of each question, (n,): similar families are joined.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""BM25 over bodies alone: what a chunk is called and where it stands does not count."""
+"""BM25 over bodies alone, without a chunk's name and path."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""BM25 with the symbol weighted in: a chunk's name, title and path stand in its bag of tokens."""
+"""BM25 with weighted symbols: a chunk's name, title and path are in its bag of tokens."""
 
 from collections.abc import Iterable
 
