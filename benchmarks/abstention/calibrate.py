@@ -37,7 +37,7 @@ _HEAD = (
 # would push the weights up without end.
 _C = 3.0
 # At most this share of answerable calibration questions may be refused, of either index; the
-# threshold is the highest that keeps it. Half of the 3 % that may be of those not fitted on.
+# threshold is the highest that keeps it. Half of the 3 % allowed on questions not fitted on.
 _MAX_REFUSED = 0.015
 
 

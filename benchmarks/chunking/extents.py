@@ -4,7 +4,7 @@ Compares the chunker's functions, byte for byte, with those of an independent sc
 checks that each comes out as pieces that hold it whole. Writes `results/extents-PACKAGE.json` and
 `.md`.
 
-Blanking what a C++ grammar cannot read decides: on the same sources as they stand (FlashInfer,
+Blanking code that a C++ grammar cannot read decides: on the same sources unchanged (FlashInfer,
 2026-11-21) tree-sitter-cpp had 12 % of the extents and tree-sitter-cuda 81 %.
 """
 

@@ -56,8 +56,8 @@ _BLOCK = 10_000
 # A stand-in is an anchor turned by noise of this length: cosine 1 / √(1 + 0.4²) = 0.93 to it, so
 # that it is as near to a query as real code is, but not so near to its anchor as to be folded.
 NOISE = 0.4
-# Share of the chunks, and the source and the architecture that only they have. By source they stand
-# in one stretch, as real sources do; by architecture they are scattered.
+# Share of the chunks, and the source and the architecture that only they have. By source they are
+# contiguous, as in real sources; by architecture they are scattered.
 SHARES = {"one": 0.01, "thirty": 0.30, "rest": 0.69}
 ARCHITECTURES = {"one": "sm_80a", "thirty": "sm_90a", "rest": "sm_100a"}
 

@@ -55,8 +55,8 @@ _STAGES = (
 # Chroma's own default; the collection has a wider one.
 EF_SEARCH = 100
 UNFILTERED = "none"
-# Our filter and Chroma's. Architectures are scattered, sources stand in one stretch; Chroma
-# knows of no GPU that runs what was written for an older one.
+# Our filter and Chroma's. Architectures are scattered, sources are contiguous; Chroma does not know
+# that a GPU runs code for older ones.
 FILTERS: dict[str, tuple[Filters | None, dict[str, Any] | None]] = {
     UNFILTERED: (None, None),
     "1 % (source)": (Filters(sources=["one"]), {"source": "one"}),

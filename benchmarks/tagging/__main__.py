@@ -63,7 +63,7 @@ def main() -> None:
     slugs = [entry.slug for entry in techniques]
     detector = Detector(techniques)
     tagged = tags(detector)
-    counts = Counter(slug for found in tagged.values() for slug in found)
+    counts = Counter(slug for assigned in tagged.values() for slug in assigned)
     by_technique, recalled = precision(tagged), recall(tagged, slugs)
     halves = {half: _sum(row[half] for row in by_technique.values()) for half in _HALVES}
     correct = _sum(halves.values())
@@ -81,8 +81,8 @@ def main() -> None:
     body = []
     for slug in sorted(slugs):
         judged = by_technique.get(slug, dict.fromkeys(_HALVES, (0, 0)))
-        both, found = _sum(judged[half] for half in _HALVES), recalled.get(slug, (0, 0))
-        shares = [_share(*counts) for counts in (both, judged["test"], found)]
+        both, recall_count = _sum(judged[half] for half in _HALVES), recalled.get(slug, (0, 0))
+        shares = [_share(*counts) for counts in (both, judged["test"], recall_count)]
         body.append([slug, str(counts[slug]), *shares])
     figures = [
         ["precision, whole sample", f"≥ {TARGET_PRECISION}", _share(*correct)],

@@ -2,7 +2,7 @@
 
 The chunks are those of the curated packages, in their pinned versions. A chunk is stored as its
 location and a hash of its text, never as its text. For each technique, the chunks tagged with it
-stand in an order that a hash of place and technique gives; the first `EACH` are the sample. So a
+are in the order of a hash of place and technique; the first `EACH` are the sample. So a
 technique that is added changes the sample of no other, and a pattern that is changed asks for
 verdicts on those chunks only that it brings in.
 """
