@@ -61,9 +61,9 @@ def publish(
     Parameters
     ----------
     text
-        Markdown that says what was measured and shows it in full.
+        Markdown that explains the measurements and shows them in full.
     record
-        Everything measured; `machine` in it is what `machine` returned before that began.
+        All measurements; its `machine` is the result of `machine` before they began.
     figures
         Numbers with targets: their table comes first.
     """
@@ -76,10 +76,10 @@ def publish(
     )
     parts = [figure_table(figures)] if figures else []
     page = "\n\n".join([*parts, text, footer]) + "\n"
-    head: dict[str, Any] = {"command": command}
+    data: dict[str, Any] = {"command": command}
     if figures:
-        head["figures"] = [{**asdict(figure), "met": figure.met} for figure in figures]
-    save(stem.with_name(f"{stem.name}.json"), head | record)
+        data["figures"] = [{**asdict(figure), "met": figure.met} for figure in figures]
+    save(stem.with_name(f"{stem.name}.json"), data | record)
     stem.with_name(f"{stem.name}.md").write_text(page, encoding="utf-8")
     print(page)
 

@@ -69,12 +69,12 @@ class Benchmark:
 
 
 class Measured(Model):
-    """What a judging process replies: a record."""
+    """The reply of a judging process."""
 
     record: dict[str, Any]
 
 
-def measured(cards: CardPool, request: Request[Measured], name: str) -> Record:
+def request_record(cards: CardPool, request: Request[Measured], name: str) -> Record:
     """The record that a judging process returns for a request, or why it failed."""
     try:
         with cards.lend() as card:

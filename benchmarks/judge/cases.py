@@ -1,4 +1,4 @@
-"""The suite's files: what each attack and honest kernel declares, read without running it."""
+"""The suite's files: the declarations of attacks and honest kernels, read without running them."""
 
 import ast
 import re
@@ -48,7 +48,7 @@ class SuiteCase:
     def problem_source(self, *, small: bool) -> str:
         """The problem's text; with `small`, at the sizes that its `SMALL` names."""
         problem = ProblemFile.read(self.problem)
-        return problem.with_constants(declared(problem.text, "SMALL")) if small else problem.text
+        return problem.with_constants(constant(problem.text, "SMALL")) if small else problem.text
 
 
 def read_suite(kind: Kind) -> list[SuiteCase]:
@@ -84,7 +84,7 @@ def _read_case(path: Path, kind: Kind) -> SuiteCase:
     )
 
 
-def declared(text: str, name: str) -> Any:
+def constant(text: str, name: str) -> Any:
     """The literal that a Python file assigns to `name`."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:

@@ -4,7 +4,7 @@
 those (`benchmarks.judge.mutation`). A mutant that the judge finds wrong by its values counts as
 caught. One that passes is compared with the reference at many more shapes
 (`benchmarks.judge.differing`): if its results are never beyond tolerance it is equal, else it has
-escaped. Mutants that raise or hang at every shape are left out: nobody could miss those. Exits with
+escaped. Mutants that raise or hang at every shape are left out: they cannot be missed. Exits with
 1 unless 99 % are caught and no honest kernel is blamed.
 """
 

@@ -29,8 +29,8 @@ def compile_ahead(
 
     Inputs are spread over `cards` cards, those that CUDA_VISIBLE_DEVICES names.
 
-    Returns how many compilations ran, how many failed, and the seconds taken; what is not done
-    within `limit_s` is left to the first launch.
+    Returns how many compilations ran, how many failed, and the seconds taken. Those that do not
+    finish within `limit_s` are left to the first launch.
     """
     start = time.monotonic()
     # One configuration of every kernel before the second of any: if time runs out, all have some.

@@ -27,13 +27,13 @@ from typing import Any
 from agent.cards.local import local_cards
 from agent.cards.pool import CardPool
 from benchmarks.kernels.session import Measure, best_dtype
-from benchmarks.tasks import Benchmark, Record, add_options, done, load, measured, run_tasks
+from benchmarks.tasks import Benchmark, Record, add_options, done, load, request_record, run_tasks
 from kb import nvcc
 from kb.corpus.loader import KernelFile, load_corpus
 from kb.errors import KbError
 
 ROOT = Path(__file__).resolve().parents[2]
-# Of the whole run's limit, what compiling ahead may take.
+# Share of the run's time limit that compiling ahead may take.
 _AHEAD_SHARE = 0.3
 # A kernel takes some 10 s with its tuning; past this it hangs.
 _KERNEL_LIMIT_S = 75.0
@@ -129,7 +129,7 @@ def _results_path(options: argparse.Namespace) -> Path:
 
 def _measure(slug: str, options: argparse.Namespace, cards: CardPool) -> Record:
     settings = {name: getattr(options, name) for name in ("corpus", "tune_seconds", "dry_run")}
-    return measured(cards, Measure(slug=slug, **settings), slug)
+    return request_record(cards, Measure(slug=slug, **settings), slug)
 
 
 def _cells(record: Record) -> list[str]:

@@ -4,7 +4,7 @@
 
 Needs a GPU. For each problem of `tests/fixtures/kernels/nvfp4.py`: the corpus's kernels in Triton
 and CUDA with their default parameters, and `torch.compile` of the model, in
-bfloat16 on normal random inputs. Codes and scales are held against the values in float64 by the
+bfloat16 on normal random inputs. Codes and scales are compared with the values in float64 by the
 judge's rule. Each time is the median of replays of a graph of LAUNCHES launches, for one of them:
 what a launch adds when others follow it, as in a decoder's graph; and that of a graph of one
 launch, which holds the graph's own start. The floor is bytes over the measured copy bandwidth.

@@ -4,9 +4,9 @@
 
 A kernel gets a record for each baseline. A technique gets those of its `examples` that are its own
 (`kb.corpus.measured.own_records`): against the kernel that the example is derived from, where the
-two differ in this technique alone. A GPU that lacks the technique gives it none: there the example
-runs without it. Records of other GPUs, shapes, dtypes and baselines stay, unless they are of a pair
-that is none any more; all other text stays as it is.
+two differ in this technique alone. A GPU that lacks the technique gives it no record: there the
+example runs without it. Records of other GPUs, shapes, dtypes and baselines stay, unless their pair
+no longer exists; all other text is unchanged.
 """
 
 import argparse

@@ -11,7 +11,7 @@ import torch
 
 from agent.optimize.judge_requests import JudgeState, Request
 from benchmarks.kernels.timing import Run, cuda_timer, interleave, sets_needed, wall_time
-from benchmarks.kernels.tuning import Params, bind, candidates, crossed, tune
+from benchmarks.kernels.tuning import Params, bind, candidates, cross, tune
 from benchmarks.tasks import Measured
 from judge.evaluate.ceilings import measure as measure_ceilings
 from judge.progress import Say
@@ -88,7 +88,7 @@ class Session:
         modules = [(name, self.module(name)) for name in (slug, base)]
         rankings = [self.tuned(name, module, size, dtype, inputs) for name, module in modules]
         for (name, module), own, other in zip(modules, rankings, reversed(rankings), strict=True):
-            additions = [] if self.dry else crossed(own, other, module.tunables)
+            additions = [] if self.dry else cross(own, other, module.tunables)
             if additions:
                 configurations = [params for params, _ in own] + additions
                 limit = self.tune_seconds

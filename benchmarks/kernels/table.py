@@ -2,7 +2,7 @@
 
     python -m benchmarks.kernels.table
 
-The NVFP4 problems' results are those that `benchmarks.kernels.nvfp4` left beside this file.
+The NVFP4 problems' results come from `benchmarks.kernels.nvfp4`, in `results` beside this file.
 """
 
 import argparse

@@ -17,8 +17,8 @@ Run = Callable[[Sequence[Any]], Any]
 Timer = Callable[[Run, Sequence[Any]], float]
 """Times one call, in milliseconds."""
 
-# Rotated inputs hold this many times the L2 together, so that none is still there when it comes
-# round again.
+# Rotated inputs hold this many times the L2 together, so that an input has left the cache when its
+# turn comes again.
 _L2_MULTIPLE = 4
 # Holds the device back while the host queues the events and the launch, about 0.5 ms at 2 GHz.
 # Without it a launch's host time would count as device time.

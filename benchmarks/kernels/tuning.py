@@ -35,11 +35,11 @@ def candidates(
         dict(zip(names, values, strict=True))
         for values in itertools.product(*(tunables[name] for name in names))
     ]
-    others = [params for params in space if params != defaults]
-    return [defaults, *random.Random(0).sample(others, min(count, len(others)))]
+    points = [params for params in space if params != defaults]
+    return [defaults, *random.Random(0).sample(points, min(count, len(points)))]
 
 
-def crossed(
+def cross(
     own: Sequence[tuple[Params, float]],
     other: Sequence[tuple[Params, float]],
     tunables: Mapping[str, Sequence[Any]],

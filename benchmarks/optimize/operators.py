@@ -19,7 +19,7 @@ from typing import Any
 
 from agent.cards.sweep import Runner
 from benchmarks import tasks
-from benchmarks.judge.cases import ROOT, declared
+from benchmarks.judge.cases import ROOT, constant
 from benchmarks.optimize import records
 from benchmarks.optimize.asking import configure, make_parser, shared_runner
 from benchmarks.optimize.records import AT_LEAST, best_speedup, counted_speedup
@@ -56,7 +56,7 @@ def load(only: list[str] | None = None, lists: Sequence[str] = tuple(LISTS)) -> 
         for path in sorted(LISTS[key].glob("[a-z]*.py")):
             text, name = path.read_text(encoding="utf-8"), path.stem
             about = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
-            dtype, family = declared(text, "DTYPE"), family_of[name]
+            dtype, family = constant(text, "DTYPE"), family_of[name]
             operators[name] = Operator(name, path, dtype, about, family, key)
     return [operators[name] for name in (only or operators)]
 
@@ -118,11 +118,11 @@ def figures(results: Sequence[Record]) -> dict[str, Any]:
 
 
 def _over_compile(ratios: Mapping[str, float | None]) -> dict[str, Any]:
-    known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
-    below = sorted(name for name, ratio in known.items() if ratio < AT_LEAST)
+    measured = {name: ratio for name, ratio in ratios.items() if ratio is not None}
+    below = sorted(name for name, ratio in measured.items() if ratio < AT_LEAST)
     return {
-        "at_or_above_compile": len(known) - len(below),
-        "geometric_mean_over_compile": records.mean(known.values()),
+        "at_or_above_compile": len(measured) - len(below),
+        "geometric_mean_over_compile": records.mean(measured.values()),
         "below_compile": below,
     }
 

@@ -83,7 +83,7 @@ def _fraction(ended: EndedRun) -> float | None:
     return outcome.floor_fraction
 
 
-def timed(record: Record) -> bool:
+def is_timed(record: Record) -> bool:
     """Whether the run ended, and timed its kernels."""
     return record.get("ended") is not None and not record["dry"]
 
@@ -93,7 +93,7 @@ def counted_speedup(record: Record) -> float | None:
 
     Where `torch.compile` is faster than the kernel found, it is the answer, and counts 1.
     """
-    form = record.get("given_back") if timed(record) else None
+    form = record.get("given_back") if is_timed(record) else None
     if form is None:
         return best_speedup(record)
     return float(record["ms"][COMPILE] / record["ms"][form])
@@ -101,8 +101,8 @@ def counted_speedup(record: Record) -> float | None:
 
 def best_speedup(record: Record) -> float | None:
     """Speedup of the best kernel of the search, or else of the start, over `torch.compile`."""
-    over = record["over"].get(COMPILE) if timed(record) else None
-    return None if over is None else float(over["ratio"])
+    comparison = record["over"].get(COMPILE) if is_timed(record) else None
+    return None if comparison is None else float(comparison["ratio"])
 
 
 def mean(ratios: Collection[float]) -> float | None:
@@ -133,9 +133,9 @@ def milliseconds(record: Record, contender: str) -> str:
 
 def ratio(record: Record, contender: str) -> str:
     """Speedup of the best over a contender, for a table."""
-    over = record.get("over", {}).get(contender)
-    if over is None:
+    comparison = record.get("over", {}).get(contender)
+    if comparison is None:
         return "-"
-    if over["low"] is None:
-        return f"{over['ratio']:.3f} (two sessions)"
-    return f"{over['ratio']:.3f} ({over['low']:.3f} to {over['high']:.3f})"
+    if comparison["low"] is None:
+        return f"{comparison['ratio']:.3f} (two sessions)"
+    return f"{comparison['ratio']:.3f} ({comparison['low']:.3f} to {comparison['high']:.3f})"

@@ -3,7 +3,7 @@ worth to a language model.
 
 The same problems, model and requests with the index (`index`), without it (`empty`), and with
 documents of other techniques (`shuffled`), through files in the Batch format: DIR/ARM holds the
-requests, replies and runs of an arm. Each call goes on as far as it can on its machine: rounds are
+requests, replies and runs of an arm. Each call continues as far as its machine allows: rounds are
 planned where the index is, and judged where the GPU is. Run folders hold every request and reply,
 and replay. The last call writes the table and the figures to DIR.
 """
@@ -159,7 +159,7 @@ def _step(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Go on with all runs, those of one problem after each other, so that arms stay in pairs."""
+    """Continue all runs, problem by problem, so that arms stay in pairs."""
     options = _options(arguments)
     start = time.monotonic()
     folders = {arm: BatchFolder(options.dir / arm) for arm in options.arms}

@@ -1,4 +1,4 @@
-"""The arms that are compared: what a model is shown of the knowledge base, all else the same."""
+"""The arms to compare: they differ only in the part of the knowledge base that a model sees."""
 
 import contextlib
 import random
@@ -35,8 +35,8 @@ class ArmAdvisor:
     Parameters
     ----------
     arm
-        `index`: the context of the problem. `empty`: none. `shuffled`: one of techniques that the
-        problem's own context does not have, of the same budget.
+        `index`: the context of the problem. `empty`: no context. `shuffled`: a context of the same
+        budget, of techniques that the problem's own context does not have.
     folder, index, searcher
         Of the run and of the knowledge base; without a searcher only `empty` can advise.
     seed

@@ -24,7 +24,7 @@ _FIELDS = ("seconds", "reference_seconds", "seed", "trust", "small", "check")
 def _measure(name: str, options: argparse.Namespace, cards: CardPool) -> Record:
     device = "cpu" if options.interpret else "cuda:0"
     fields = {field: getattr(options, field) for field in _FIELDS}
-    return tasks.measured(cards, measure.Measure(name=name, device=device, **fields), name)
+    return tasks.request_record(cards, measure.Measure(name=name, device=device, **fields), name)
 
 
 def summary(records: Sequence[Record]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.judge.cases import ROOT, declared
+from benchmarks.judge.cases import ROOT, constant
 from judge.problem.source import ProblemFile
 
 _MISTUNED = ROOT.with_name("mistuned")
@@ -42,7 +42,7 @@ def load(only: list[str] | None = None) -> list[Case]:
 
 def _read_case(path: Path) -> Case:
     text = path.read_text(encoding="utf-8")
-    mistuned = declared(text, "MISTUNED")
+    mistuned = constant(text, "MISTUNED")
     problem = ProblemFile.read(ROOT / "problems" / f"{mistuned['problem']}.py")
     return Case(
         name=path.stem,
@@ -50,6 +50,6 @@ def _read_case(path: Path) -> Case:
         kernel=text,
         operator=mistuned["problem"],
         problem=problem.with_constants(mistuned["constants"]),
-        small=problem.with_constants(declared(problem.text, "SMALL")),
+        small=problem.with_constants(constant(problem.text, "SMALL")),
         constants=mistuned["constants"],
     )

@@ -13,7 +13,7 @@ from agent.optimize.events import Continued
 from agent.optimize.journal import read_events
 from agent.optimize.judge_requests import Evaluate
 from benchmarks.optimize import asking, operators, problems
-from benchmarks.optimize.records import timed
+from benchmarks.optimize.records import is_timed
 from benchmarks.tasks import done, load, main, run_tasks
 from kb.errors import KbError
 
@@ -192,6 +192,6 @@ def test_a_dry_run_judges_an_operator_and_claims_no_figure(tmp_path, monkeypatch
         found = run_tasks(operators.BENCHMARK, options, real)
     record = found["records"]["mish"]
     assert "failed" not in record, record
-    assert (record["verdict"], record["dry"], timed(record)) == ("library", True, False)
+    assert (record["verdict"], record["dry"], is_timed(record)) == ("library", True, False)
     assert found["summary"]["share_at_or_above_compile"] == 0.0
     assert found["summary"]["geometric_mean_over_compile"] is None
