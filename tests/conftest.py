@@ -9,11 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
-from loaded import Forked, begin
+from loaded import Forked, begin, forking_popen
 from support import Done, TinyCorpus, kb
 
 if TYPE_CHECKING:
@@ -276,21 +276,9 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
     return run
 
 
-@pytest.fixture
-def checks_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def _checks_in_process() -> Iterator[None]:
     """Check generations here: a child for each costs a second, and has tests of its own."""
-    _check_in_process(monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def module_checks_in_process() -> Iterator[None]:
-    """Check those of fixtures of a module here as well."""
-    with pytest.MonkeyPatch.context() as patch:
-        _check_in_process(patch)
-        yield
-
-
-def _check_in_process(patch: pytest.MonkeyPatch) -> None:
     from kb.index import archive, doctor, writer
     from kb.index.check import problems_of
 
@@ -300,27 +288,27 @@ def _check_in_process(patch: pytest.MonkeyPatch) -> None:
         except Exception as error:
             return [str(error).removesuffix(": run `kb rebuild`")]
 
-    for module in (archive, doctor, writer):
-        patch.setattr(module, "check_in_child", check)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (archive, doctor, writer):
+            patch.setattr(module, "check_in_child", check)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _judges_are_forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Judges are forks of a process with PyTorch loaded, which begins when the first one does."""
+    popen = forking_popen(lambda: once(tmp_path_factory, "loaded", begin))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", popen)
+        yield
 
 
 @pytest.fixture(scope="session")
-def interpreting(forking: Path) -> "Iterator[Zygote]":
+def interpreting() -> "Iterator[Zygote]":
     """Has torch and Triton's interpreter loaded: workers start in a tenth of a second."""
     from judge.sandbox.launch import Zygote
 
-    def fork(
-        command: list[str], *, cwd: str, env: dict[str, str], pass_fds: list[int],
-        stdin: int, stdout: IO[bytes], stderr: IO[bytes],
-    ) -> Forked:  # fmt: skip
-        assert stdin == subprocess.DEVNULL
-        handles = {1: stdout.fileno(), 2: stderr.fileno()} | {each: each for each in pass_fds}
-        return Forked(forking, command[1:], cwd=cwd, env=env, handles=handles)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess, "Popen", fork)
-        zygote = Zygote(interpret=True)
-    with zygote:
+    with Zygote(interpret=True) as zygote:
         yield zygote
 
 

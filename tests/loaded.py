@@ -3,7 +3,8 @@
 Loading them takes longer than most of what then runs. Run as `python loaded.py SOCKET PID`, it
 returns once the process listens at SOCKET, which ends with the process PID. Each connection asks
 for one fork by a packet of JSON with descriptors, and is answered by two: the fork's process id,
-and when it has ended, its exit status (minus the signal's number).
+and when it has ended, its exit status (minus the signal's number). A judge that starts in a test,
+or in such a fork, is a fork too (`forking_popen`).
 """
 
 import contextlib
@@ -18,8 +19,9 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 PACKET_BYTES = 1 << 16
 MOST_HANDLES = 8
@@ -27,8 +29,10 @@ MOST_HANDLES = 8
 _ASIDE = 512
 MODULES = (
     "torch", "triton.experimental.gluon", "triton.runtime.interpreter", "judge.sandbox.zygote",
-    "kb.verify.compare", "kb.verify.kernel_module",
+    "kb.verify.compare", "kb.verify.kernel_module", "agent.optimize.judge_main",
 )  # fmt: skip
+JUDGE = "agent.optimize.judge_main"
+ZYGOTE = "judge.sandbox.zygote"
 
 
 def begin(place: Path) -> None:
@@ -64,32 +68,83 @@ class Forked:
         cwd: str,
         env: Mapping[str, str],
         handles: Mapping[int, int],
+        stdin: IO[bytes] | None = None,
     ) -> None:
         job = {"arguments": arguments, "cwd": cwd, "env": dict(env), "handles": list(handles)}
-        self.status: int | None = None
+        self.returncode: int | None = None
+        self.stdin = stdin
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.connect(str(place / "socket"))
         socket.send_fds(self._socket, [json.dumps(job).encode()], list(handles.values()))
         self.pid = int(self._socket.recv(PACKET_BYTES))
 
     def wait(self, timeout: float | None = None) -> int:
-        if self.status is None:
+        if self.returncode is None:
             self._socket.settimeout(timeout)
             try:
-                self.status = int(self._socket.recv(PACKET_BYTES))
-            except TimeoutError:
+                self.returncode = int(self._socket.recv(PACKET_BYTES))
+            except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0) from None
             self._socket.close()
-        return self.status
+        return self.returncode
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
 
     def kill(self) -> None:
         """End it and what it started, as it leads a session."""
-        if self.status is None:
+        if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
 
-def _serve(listening: socket.socket, parent: int) -> None:
+def forking_popen(place: Callable[[], Path]) -> type[subprocess.Popen[Any]]:
+    """What to put in the place of `subprocess.Popen`: judges, and the processes that interpreting
+    judges fork from, are forks of the process that listens at `place()`/socket."""
+
+    class Popen(subprocess.Popen):  # type: ignore[type-arg]
+        def __new__(cls, command: Any, *_: Any, **options: Any) -> Any:
+            if not _can_fork(command, options.get("env")):
+                return super().__new__(cls)
+            return _fork(place(), command[1:], **options)
+
+    return Popen
+
+
+def _can_fork(command: Any, env: Mapping[str, str] | None) -> bool:
+    if not isinstance(command, list) or command[:2] != [sys.executable, "-m"]:
+        return False
+    interprets = (env or {}).get("TRITON_INTERPRET") == "1" and "--torch" in command
+    return command[2] == JUDGE or (command[2] == ZYGOTE and interprets)
+
+
+def _fork(
+    place: Path, arguments: list[str], *, stdin: int, stdout: IO[bytes] | int,
+    stderr: IO[bytes] | int, env: Mapping[str, str], pass_fds: Sequence[int],
+    cwd: str | None = None, start_new_session: bool = True,
+) -> Forked:  # fmt: skip
+    assert start_new_session
+    with contextlib.ExitStack() as stack:
+        handles = {each: each for each in pass_fds}
+        writer = None
+        if stdin == subprocess.PIPE:
+            handles[0], writing = os.pipe()
+            stack.callback(os.close, handles[0])
+            writer = os.fdopen(writing, "wb")
+        for number, to in ((1, stdout), (2, stderr)):
+            if not isinstance(to, int):
+                handles[number] = to.fileno()
+            elif to == subprocess.DEVNULL:
+                handles[number] = os.open(os.devnull, os.O_WRONLY)
+                stack.callback(os.close, handles[number])
+        return Forked(
+            place, arguments, cwd=cwd or str(Path.cwd()), env=env, handles=handles, stdin=writer
+        )
+
+
+def _serve(listening: socket.socket, folder: Path, parent: int) -> None:
     """Fork until the parent ends."""
     wake, waker = os.pipe()
     for end in (wake, waker):
@@ -112,7 +167,7 @@ def _serve(listening: socket.socket, parent: int) -> None:
             packet, handles, _, _ = socket.recv_fds(asker, PACKET_BYTES, MOST_HANDLES)
             child = os.fork()
             if child == 0:
-                _become(json.loads(packet), handles)
+                _become(json.loads(packet), handles, folder)
             for handle in handles:
                 os.close(handle)
             running[child] = asker
@@ -123,7 +178,7 @@ def _serve(listening: socket.socket, parent: int) -> None:
             return
 
 
-def _become(job: dict[str, list[str]], handles: list[int]) -> None:
+def _become(job: dict[str, list[str]], handles: list[int], folder: Path) -> None:
     """Run a script or module, and end as a process that was started for it would."""
     status = 1
     try:
@@ -139,6 +194,7 @@ def _become(job: dict[str, list[str]], handles: list[int]) -> None:
         os.environ.clear()
         os.environ.update(job["env"])
         os.chdir(str(job["cwd"]))
+        subprocess.Popen = forking_popen(lambda: folder)  # type: ignore[misc]
         first, *own = job["arguments"]
         if first == "-m":
             sys.argv = own
@@ -172,7 +228,7 @@ def main() -> None:
         listening.listen(64)
         if os.fork() == 0:
             os.setsid()
-            _serve(listening, int(sys.argv[2]))
+            _serve(listening, Path(sys.argv[1]).parent, int(sys.argv[2]))
     os._exit(0)
 
 

@@ -16,8 +16,9 @@ from typing import Any
 _parser: Any = re._parser  # type: ignore[attr-defined]
 _METHODS = {"search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "split"}
 _AGAIN_AND_AGAIN = {"findall", "finditer", "sub", "subn", "split"}
-# A size at which what is quadratic takes a second, and what is linear a fraction of a millisecond.
-SIZE = 12_000
+# How many times longer twice the text may take.
+MOST_FOR_TWICE = 3.0
+# Eight times this text takes a second where the time is quadratic.
 _SMALL = 1_500
 _QUICK = 0.001
 _TRIES = 8
@@ -202,36 +203,24 @@ def growth(use: Use) -> tuple[float, str]:
             for method in {"finditer" if m in _AGAIN_AND_AGAIN else m for m in use.methods}:
                 unit = beginning + between
                 worst = max(worst, (_growth(pattern, method, unit), unit))
-                if worst[0] > 3.0:
+                if worst[0] > MOST_FOR_TWICE:
                     return worst
     return worst
 
 
 def _growth(pattern: re.Pattern[Any], method: str, unit: str) -> float:
-    size = _SMALL
-    while (took := _least_seconds(pattern, method, unit, size)) < _QUICK:
-        if size >= SIZE:
-            return 0.0
-        size = SIZE
-    # Four times the text, for a factor of noise weighs half as much in the growth for twice of it.
-    once, fourfold = [took], []
+    """How many times the time grows with twice the text; 0 where even long text takes no time."""
+    once = longer = math.inf
     for _ in range(_TRIES):  # the least times are those that nothing else on the machine lengthened
-        fourfold.append(_seconds(pattern, method, unit, 4 * size))
-        if min(fourfold) < 3.0**2 * min(once):
+        once = min([once] + [_seconds(pattern, method, unit, _SMALL) for _ in range(3)])
+        # Of what already takes long the longest text would take minutes.
+        doublings = 3 if once < 10 * _QUICK else 1
+        longer = min(longer, _seconds(pattern, method, unit, _SMALL << doublings))
+        if longer < _QUICK:
+            return 0.0
+        if longer < MOST_FOR_TWICE**doublings * once:
             break
-        once.append(_seconds(pattern, method, unit, size))
-    return math.sqrt(min(fourfold) / max(min(once), 1e-9))
-
-
-def _least_seconds(pattern: re.Pattern[Any], method: str, unit: str, size: int) -> float:
-    """The least of several times: what is quick once is quick, and times too short to compare say
-    nothing. One disturbed time would have what is quick compared at a size where it takes none."""
-    least = math.inf
-    for _ in range(_TRIES):
-        least = min(least, _seconds(pattern, method, unit, size))
-        if least < _QUICK:
-            break
-    return least
+    return float((longer / max(once, 1e-9)) ** (1 / doublings))
 
 
 def _seconds(pattern: re.Pattern[Any], method: str, unit: str, size: int) -> float:

@@ -8,11 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from pumping import Use, growth, is_mismatched_by_old_python, uses
+from pumping import MOST_FOR_TWICE, Use, growth, is_mismatched_by_old_python, uses
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("kb", "ingest", "server", "judge", "agent", "cli")
-MOST_FOR_TWICE = 3.0
 
 # What makes a place safe whose expression is not linear, or is not constant.
 BOUNDED = {

@@ -9,8 +9,6 @@ from benchmarks.retrieval.packages import index_set, pinned_packages
 from kb.embedders import load_embedder
 from kb.errors import KbError
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 GOOD = """
 - id: q1
   style: symptom

@@ -10,8 +10,6 @@ from benchmarks.retrieval.indexes import open_index
 from benchmarks.retrieval.slice import RECORD, build_slice, change, run_slice, scores
 from kb.embedders import load_embedder
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):

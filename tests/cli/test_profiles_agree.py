@@ -10,8 +10,6 @@ from cli.profiles import diagnosis
 from server.app import create_app
 from server.settings import Settings
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
-
 PROFILES = {
     "rereads": {"l2_hit_rate": 30, "dram_throughput": 92},
     "uncoalesced": {"dram_throughput": 88, "global_load_efficiency": 14},

@@ -6,8 +6,6 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
-
 
 @pytest.fixture(autouse=True)
 def _eighty_columns(monkeypatch):

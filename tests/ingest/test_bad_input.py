@@ -211,7 +211,7 @@ def test_an_index_that_is_a_file_is_one_line(index, corpus, cli):
     assert "cannot read" in cli("query", "x").error()
 
 
-def test_two_ingests_at_once_give_one_a_clear_error(filled, folder, cli, checks_in_process):
+def test_two_ingests_at_once_give_one_a_clear_error(filled, folder, cli):
     (folder / "a.py").write_text(function("a"))
     with IndexWriter(filled):
         error = kb("ingest", folder).error()
@@ -231,9 +231,7 @@ main()
 # Two strike where the cache of vectors is opened, one where it is written, the last one where the
 # new generation is.
 @pytest.mark.parametrize("limit", [0, 5_000, 60_000, 300_000])
-def test_a_disk_that_takes_no_more_leaves_the_index_intact(
-    filled, folder, cli, checks_in_process, limit
-):
+def test_a_disk_that_takes_no_more_leaves_the_index_intact(filled, folder, cli, limit):
     """A limit on file sizes makes writes fail as a full disk does, also inside SQLite."""
     for number in range(30):
         (folder / f"f{number}.md").write_text(f"# Head {number}\n\n" + f"word{number} " * 40)
@@ -277,9 +275,7 @@ FULL = OSError(28, "No space left on device")
         ("shutil.copyfile", FULL),
     ],
 )
-def test_a_full_disk_is_explained_wherever_it_strikes(
-    index, folder, monkeypatch, checks_in_process, place, error
-):
+def test_a_full_disk_is_explained_wherever_it_strikes(index, folder, monkeypatch, place, error):
     for number in range(8):
         (folder / f"f{number}.py").write_text(function(f"fn{number}"))
     add(folder, index)

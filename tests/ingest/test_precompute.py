@@ -49,9 +49,7 @@ def test_a_second_run_embeds_only_what_is_new_and_drops_what_is_gone(corpus, emb
     assert len(load_precomputed(embedder.name)) == texts
 
 
-def test_a_first_ingest_of_a_precomputed_corpus_embeds_nothing(
-    corpus, embedder, index, tmp_path, checks_in_process
-):
+def test_a_first_ingest_of_a_precomputed_corpus_embeds_nothing(corpus, embedder, index, tmp_path):
     precompute(corpus.root, tmp_path / "data" / "embeddings")
     embedder.embedded.clear()
     report = add(corpus.root, index, embedder)
@@ -60,7 +58,7 @@ def test_a_first_ingest_of_a_precomputed_corpus_embeds_nothing(
 
 @pytest.mark.parametrize("damage", [b"", b"no zip", None])
 def test_a_damaged_file_is_left_out_since_it_only_saves_work(
-    corpus, embedder, index, tmp_path, checks_in_process, damage
+    corpus, embedder, index, tmp_path, damage
 ):
     folder = tmp_path / "data" / "embeddings"
     precompute(corpus.root, folder)

@@ -11,8 +11,6 @@ from kb.embedders import load_embedder
 from kb.errors import KbError
 from kb.index.manifest import read_manifest
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
-
 
 def test_a_cluster_makes_the_same_generation_bit_for_bit(tmp_path, monkeypatch):
     monkeypatch.setattr(ingest.ray_workers, "_CHARACTERS", 300)  # several tasks

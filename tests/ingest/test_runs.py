@@ -126,7 +126,7 @@ def test_patterns_and_a_malformed_note_are_refused(run, tmp_path):
 
 
 def test_the_command_takes_a_run_and_its_technique_shows_the_evidence(
-    run, tmp_path, shipped_index, cli, checks_in_process
+    run, tmp_path, shipped_index, cli
 ):
     root, made = run
     index = tmp_path / "index"

@@ -21,9 +21,6 @@ CONTEXT = {
 CITED = {"name", "version", "licence", "url"}
 
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
-
-
 @pytest.fixture(autouse=True)
 def _eighty_columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")

@@ -13,8 +13,6 @@ from kb.context.build import build_context
 from kb.context.models import ContextRequest
 from kb.embedders.tokens import count_tokens
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 SHOWING = re.compile(r"^\(Showing (\d+) of (\d+) examples\)$", re.MULTILINE)
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

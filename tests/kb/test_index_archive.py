@@ -13,7 +13,6 @@ from kb.errors import InvalidInputError, KbError
 from kb.index.archive import export_index, import_index
 from kb.index.check import problems_of
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
 ROOT = "kernel-kb-index"
 
 

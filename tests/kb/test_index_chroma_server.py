@@ -21,7 +21,6 @@ from kb.index.chroma_server import ChromaServer, RemoteSearch, server_from_envir
 from kb.index.layout import IndexLayout
 from kb.index.reader import open_generation
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
 TOKEN = "ck-a-secret-of-this-test"
 QUERY = "Compute fn3 first"
 

@@ -30,8 +30,6 @@ from kb.index.layout import IndexLayout
 from kb.index.reader import open_generation
 from kb.records import text_hash
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
-
 
 @pytest.fixture(autouse=True)
 def _hashing_is_installed(monkeypatch):

@@ -32,8 +32,6 @@ from kb.index.writer import IndexWriter
 from kb.search.models import Filters
 from server.readers import CurrentSearcher
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
-
 
 @pytest.fixture
 def code(tmp_path) -> Path:

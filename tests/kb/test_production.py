@@ -8,8 +8,6 @@ from kb.context.build import build_context
 from kb.context.models import ContextRequest
 from kb.production import Traits, best_rows, production_view
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 TRITON = '''import triton
 import triton.language as tl
 

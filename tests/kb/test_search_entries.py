@@ -11,8 +11,6 @@ from kb.records import QUESTION
 from kb.search.entries import Entries
 from kb.search.models import Filters
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 ASKED = "embedding gradients of skewed tokens crawl behind one hot address"
 
 

@@ -12,8 +12,6 @@ from kb.records import KINDS, Chunk
 from kb.search.filtering import filter_mask
 from kb.search.models import Filters
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 DEVICES = ["sm_70", "sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120a"]
 QUERIES = [
     "pid swizzling of tiles",

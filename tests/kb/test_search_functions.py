@@ -11,8 +11,6 @@ from kb.search.functions import FEATURES, Candidates, FunctionWeighing
 from kb.search.models import Filters
 from kb.search.weights import Weights, read_weights
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 CODE = Filters(kinds=["code"])
 NORMS = "\n\n".join(function(name) for name in ("group_norm_bwd", "group_norm_bwd_launch", "copy"))
 KERNELS = """

@@ -5,8 +5,6 @@ from support import TinyCorpus, add, searcher
 
 from kb.search.models import Filters
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 LOW = "[{metric: l2_hit_rate, op: '<', value: 60, because: Tiles are read again.}]"
 HIGH = "[{metric: l2_hit_rate, op: '>', value: 45, because: A second pass hits.}]"
 BOTH = (

@@ -13,8 +13,6 @@ from kb.search.models import Filters
 from kb.search.opening import open_searcher
 from kb.vocabulary import find_metric, load_yaml
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 DATA = Path(__file__).parents[2] / "kb" / "data"
 
 # Question → entries of which at least this many are among the first three, the first one of them.

@@ -5,8 +5,6 @@ from support import TinyCorpus, add, searcher
 
 from kb.search.pasted import pasted_code
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 CUDA = """// A matmul. tensor cores, split-k
 __global__ void scale_rows(const float* x, float* y, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -6,8 +6,6 @@ from support import HashingEmbedder, TinyCorpus, searcher
 from ingest.pipeline import Request, ingest
 from kb.search.models import Filters
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 ROPE = '''
 import triton
 import triton.language as tl

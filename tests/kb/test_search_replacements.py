@@ -5,8 +5,6 @@ from support import TinyCorpus, add, searcher
 
 from kb.search.replacements import all_replacements, replacements_in
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 
 def test_there_are_forty_of_them_each_with_version_and_source():
     known = all_replacements()

@@ -7,8 +7,6 @@ from kb.search.models import Filters
 from kb.search.query import QueryReader
 from kb.search.spelling import Spelling
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):

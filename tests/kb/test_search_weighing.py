@@ -12,8 +12,6 @@ from kb.search.ranking import Ranker
 from kb.search.weighing import FEATURES, Signals, Weighing
 from kb.search.weights import read_weights
 
-pytestmark = pytest.mark.usefixtures("module_checks_in_process")
-
 
 @pytest.fixture(scope="module")
 def generation(tmp_path_factory):

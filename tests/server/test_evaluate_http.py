@@ -219,9 +219,7 @@ def test_a_chain_of_evaluations_is_never_given_the_same_twice(judging):
     assert alike["context"] == second["context"]
 
 
-def test_answers_outlive_a_new_generation_which_gives_the_next_context(
-    judging, tmp_path, checks_in_process
-):
+def test_answers_outlive_a_new_generation_which_gives_the_next_context(judging, tmp_path):
     job = judging.send(kernel=NO_PYTHON)
     done = judging.outcome(job)
     publish(judging.index, tmp_path / "zebra", 7)

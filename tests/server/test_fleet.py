@@ -4,9 +4,7 @@ from live import serving, serving_here
 from test_reload import publish
 
 
-def test_two_servers_on_one_folder_answer_from_what_one_of_them_sees_published(
-    filled, tmp_path, checks_in_process
-):
+def test_two_servers_on_one_folder_answer_from_what_one_of_them_sees_published(filled, tmp_path):
     with serving(filled) as one, serving_here(filled, tmp_path) as other:
         before = {each.get("/readyz").json()["generation"] for each in (one, other)}
         assert len(before) == 1

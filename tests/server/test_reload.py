@@ -14,8 +14,6 @@ from ingest.pipeline import Request, ingest
 from kb.embedders import load_embedder
 from kb.index.layout import IndexLayout
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
-
 
 @pytest.fixture
 def client_on_copy(filled, make_client):

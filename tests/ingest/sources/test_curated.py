@@ -55,7 +55,6 @@ def listed(monkeypatch):
     return install
 
 
-@pytest.mark.usefixtures("checks_in_process")
 class TestTakingAll:
     def test_each_source_is_taken_as_its_entry_says(self, packages, listed, index, cli):
         packages.wheel()

@@ -9,8 +9,6 @@ import pytest
 from package_index import CUDA, SOURCE
 from support import tree_hash
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
-
 IDENTITY = {
     "GIT_AUTHOR_NAME": "A",
     "GIT_AUTHOR_EMAIL": "a@example.org",

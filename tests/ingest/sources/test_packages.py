@@ -15,8 +15,6 @@ import pytest
 from package_index import sdist, wheel
 from support import KB, tree_hash
 
-pytestmark = pytest.mark.usefixtures("checks_in_process")
-
 
 def test_pip_is_asked_for_its_settings(packages, pip_settings, monkeypatch):
     from ingest.sources.index import PipSettings

@@ -258,7 +258,7 @@ def test_a_technique_page_shows_the_first_examples_code_exactly_and_leads_to_the
         assert f"/kernel/{slug}" in links(document)
 
 
-def test_all_measurements_are_shown_losses_too(make_client, corpus, index, cli, checks_in_process):
+def test_all_measurements_are_shown_losses_too(make_client, corpus, index, cli):
     corpus.technique("pid-swizzling", "memory", examples="[swizzled]", verified=VERIFIED)
     corpus.kernel("swizzled", "pid-swizzling", derived_from="plain", verified=VERIFIED)
     assert cli("ingest", corpus.root).status == 0
@@ -535,7 +535,7 @@ def test_a_missing_index_is_a_503_page_that_says_what_to_do(make_client, tmp_pat
         assert "kb ingest" in text_of(document)
 
 
-def test_a_page_follows_a_new_generation(make_client, filled, tmp_path, cli, checks_in_process):
+def test_a_page_follows_a_new_generation(make_client, filled, tmp_path, cli):
     client = make_client(index=filled)
     assert "zebra" not in client.get("/sources").text
     (tmp_path / "zebra").mkdir()

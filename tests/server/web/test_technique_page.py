@@ -16,7 +16,7 @@ ENTRIES = {"pid-swizzling": "/technique/pid-swizzling"}
 
 
 @pytest.fixture
-def document(make_client, corpus, index, cli, checks_in_process):
+def document(make_client, corpus, index, cli):
     path = corpus.technique("pid-swizzling", "memory", examples="[swizzled]", verified=RECORD)
     text = path.read_text("utf-8")
     path.write_text(text.replace("## Pitfalls\n", "## Pitfalls\n\nSee `plain`.\n"), "utf-8")
