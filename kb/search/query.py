@@ -7,6 +7,7 @@ from functools import cache, cached_property
 
 from kb.corpus.detection import Detector
 from kb.corpus.features import features, operators_named
+from kb.corpus.operators import lineage, operators_asked
 from kb.gpus import find_gpu, gpu_names
 from kb.index.reader import Generation
 from kb.index.state import TechniqueRecord
@@ -135,6 +136,7 @@ class QueryReader:
         alone = len(query.split()) == max(len(symbols), 1)
         sources = frozenset(self._sources.matches(words))
         ops = {*self._ops.matches(words), *operators_named(spaced(rest))}
+        ops |= set(operators_asked(rest))
         ops_apart = frozenset(ops)
         if techniques and ops:
             name_terms = self._techniques.terms_in(words)

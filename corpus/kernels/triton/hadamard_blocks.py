@@ -21,9 +21,9 @@ sources:
 ---
 
 y = x H / sqrt(N) for rows of N, a power of two: it spreads outliers over a row before it is
-quantized to FP8 or INT4. H has the entry (-1)^(ones in i & j). A product with the stored matrix
-takes 2 N operations for each number; log2(N) passes of sums and differences read and write the
-tensor log2(N) times.
+quantized to FP8 or INT4; QuaRot and SpinQuant call it a rotation. H has the entry
+(-1)^(ones in i & j). A product with the stored matrix takes 2 N operations for each number; log2(N)
+passes of sums and differences read and write the tensor log2(N) times.
 
 H of N = A B is the Kronecker product of those of A and B: a row seen as a matrix X [A, B] becomes
 H_A X H_B. Both factors are at most 128, so that a row goes through two tensor-core products

@@ -23,9 +23,10 @@ sources:
     licence: BSD-3-Clause
 ---
 
-The loss of a token is logsumexp(h W^T) - h W[target]: of a vocabulary's worth of logits two numbers
-matter. Written out, the logits of 16,384 tokens and 128,000 words are 4 GB in bfloat16, and the
-loss reads them again, often in float32.
+The loss after a language model's last layer (lm_head), without materializing the logits. The loss
+of a token is logsumexp(h W^T) - h W[target]: of a vocabulary's worth of logits two numbers matter.
+Written out, the logits of 16,384 tokens and 128,000 words are 4 GB in bfloat16, and the loss reads
+them again, often in float32.
 
 A program computes tiles of logits on tensor cores, both operands loaded by TMA, for a block of
 tokens and `steps` neighbouring blocks of the vocabulary. It keeps for each token the largest logit

@@ -29,6 +29,7 @@ none. The rank is small: the work is to read x, base and the adapters once and t
 token at a time reads its adapter again for each token, and a loop over adapters on the host waits
 for the GPU and launches several small products each.
 
+Serving systems call the grouped products SGMV, and BGMV where each token has an adapter of its own.
 Three launches here, and the host learns nothing of the adapters. The first groups the tokens: one
 program for each adapter counts the tokens of lower ones, lists its own in order, and writes its
 tiles of `block_m` tokens into a table. A group that begins at place s has its tiles from number
