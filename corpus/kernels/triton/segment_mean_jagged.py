@@ -1,10 +1,10 @@
 """
 ---
 slug: segment-mean-jagged
-title: Mean or sum of the segments of jagged data, equal ranges of rows for every program
+title: Mean or sum of the segments of jagged data, equal pieces of a merge path for every program
 op: segment-reduction
 language: triton
-techniques: [load-balancing, parallel-scan]
+techniques: [load-balancing]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 derived_from: segment-mean-plain
@@ -19,25 +19,22 @@ sources:
   - title: "PyTorch: torch.Tensor.index_add_"
     url: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_add_.html
     licence: BSD-3-Clause
-  - title: "Triton: triton.language.associative_scan"
-    url: https://triton-lang.org/main/python-api/generated/triton.language.associative_scan.html
-    licence: MIT
 ---
 
 Segment s has the rows offsets[s] to offsets[s + 1] - 1 of the values: the tokens of a sequence, the
 nodes of a graph, the items of a session. With a program for each segment, one that has a hundred
-times the mean length still runs when the others have ended; segments of two rows leave most of a
-tile empty.
+times the mean length still runs when the others have ended.
 
-Here every program takes `span` rows, whatever segments they are in, and finds their segments by
-binary search in the offsets. A tile within one segment is added up; one that holds borders is
-summed within segments by a segmented scan, which each thread does alone for its column. At the last
-row of a segment its result is written.
+Here rows and ends of segments lie on one path: the end of a segment follows its last row. Every
+program takes `span` steps of this path, so neither a long segment nor a million empty ones make one
+program slow. It finds its first step by a search in the offsets that reads 128 of them at a time:
+three dependent loads instead of sixteen. Then it reads rows in tiles, whether or not they hold ends
+of segments; the next tile is loaded before the present one is added up. A warp has whole tiles, 16
+bytes for each lane and load, so that a sum over rows needs additions within lanes and one shuffle.
 
-A segment cut by a border between programs leaves float32 sums, of its begin and of its end; a
-second kernel adds up those of each such segment, always in the same order, without atomics. A third
-one writes zeros for segments without rows. Where all segments have about the same length, of a
-hundred rows and more, a program for each of them does as well.
+A segment cut by a border between programs leaves float32 sums of its parts. A second kernel adds
+these up, always in the same order, without atomics. Where all segments have about the same length,
+a program for each of them does as well.
 """
 
 import torch
@@ -45,94 +42,81 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "span": [128, 256, 512, 1024],
-    "block_t": [8, 16, 32],
-    "block_d": [32, 64, 128],
-    "num_warps": [1, 2, 4],
+    "span": [128, 256, 512],
+    "block_t": [8, 16],
+    "block_d": [64, 128],
+    "num_warps": [1, 2],
 }
 
 
 @triton.jit
-def _binary_search(offsets_ptr, place, low, high):
-    """The last segment from `low` to `high` whose offset is at most `place`, in its shape."""
-    width = high - low
-    first = place * 0 + low
-    last = place * 0 + high
-    while width > 0:
-        middle = (first + last + 1) // 2
-        right = tl.load(offsets_ptr + middle) <= place
-        first = tl.where(right, middle, first)
-        last = tl.where(right, last, middle - 1)
-        width = width // 2
-    return first
+def merge_path(offsets_ptr, step, S, WIDTH: tl.constexpr):
+    """How many of `S` segments end before this step: segment s ends in step offsets[s + 1] + s."""
+    low = step * 0
+    high = tl.minimum(step, S)
+    while low < high:
+        stride = tl.cdiv(high - low, WIDTH)
+        segment = low + (tl.arange(0, WIDTH) + 1) * stride - 1
+        in_s = segment < high
+        end = tl.load(offsets_ptr + segment + 1, mask=in_s, other=0) + segment
+        before = tl.sum((in_s & (end < step)).to(tl.int32), axis=0)
+        low += before * stride
+        high = tl.minimum(high, low + stride - 1)
+    return low
 
 
 @triton.jit
-def _add_within(segment_1, sum_1, segment_2, sum_2):
-    """Sums of neighbours, added where both are in one segment."""
-    return segment_2, tl.where(segment_1 == segment_2, sum_1 + sum_2, sum_2)
-
-
-# Nothing is said of these numbers so that loads are not made wide: a thread has one column of all
-# rows of a tile then, and scans them alone. A warp still reads 32 neighbouring columns at a time.
-@triton.jit(do_not_specialize=["D", "stride_xt", "stride_xd"])
-def _ranges_kernel(
+def _spans_kernel(
     offsets_ptr, x_ptr, y_ptr, heads_ptr, tails_ptr, cut_ptr,
     S, T, D, span,
     stride_xt, stride_xd,
     MEAN: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """One range: `heads` and `tails` [ranges, D] are its sums of segments that began before it and
-    that go on after it, `cut` the segment that goes on or -1."""
+    """One span: `heads` and `tails` [spans, D] are its sums of the segment that began before it and
+    of the one that goes on after it, `cut` the latter or -1."""
     pid = tl.program_id(0)
-    d = (tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)).to(tl.int64)
+    d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     in_d = d < D
+    d_at = d.to(tl.int64)[None, :] * stride_xd
     item = tl.arange(0, BLOCK_T)
-    begin = pid * span
-    end = tl.minimum(begin + span, T)
-    first = _binary_search(offsets_ptr, begin, 0, S - 1)
-    last = _binary_search(offsets_ptr, end - 1, first, S - 1)
-    # A segment that began before this range, or -1.
-    older = tl.where(tl.load(offsets_ptr + first) < begin, first, -1)
-    first_end = tl.load(offsets_ptr + first + 1)
-    # The segment that the tile before left open, where it ends, and its sum so far.
-    now = first
-    now_end = first_end
+    stop = tl.minimum((pid + 1) * span, S + T)
+    # The segment at hand, where it begins and ends. A row is step row + segment.
+    segment = merge_path(offsets_ptr, pid * span, S, 128)
+    first_row = pid * span - segment
+    start = first_row
+    segment_begin = tl.load(offsets_ptr + segment)
+    segment_end = tl.load(offsets_ptr + tl.minimum(segment + 1, S))
     sums = tl.zeros((BLOCK_D,), dtype=tl.float32)
-    # In a thread this comparison is known: it costs nothing.
-    closes = (item == BLOCK_T - 1)[:, None]
-    for start in tl.range(begin, end, BLOCK_T):
+    t = start + item
+    in_t = t < tl.minimum(stop - segment, T)
+    x_at = t.to(tl.int64)[:, None] * stride_xt + d_at
+    x_next = tl.load(x_ptr + x_at, mask=in_t[:, None] & in_d[None, :], other=0.0)
+    while start + segment < stop:
+        x = x_next.to(tl.float32)
         t = start + item
-        in_t = t < end
-        x_at = t.to(tl.int64)[:, None] * stride_xt + d[None, :] * stride_xd
-        x = tl.load(x_ptr + x_at, mask=in_t[:, None] & in_d[None, :], other=0.0).to(tl.float32)
-        if now_end > start + BLOCK_T:
-            sums += tl.sum(x, axis=0)
-        else:
-            # Past the end: zeros that belong to the last segment.
-            segment = _binary_search(offsets_ptr, tl.minimum(t, end - 1), first, last)
-            segments = tl.broadcast_to(segment[:, None], (BLOCK_T, BLOCK_D))
-            x += tl.where((item == 0)[:, None] & (segments == now), sums[None, :], 0.0)
-            segments, total = tl.associative_scan((segments, x), 0, _add_within)
-            # -0.0 is what leaves every number as it is when added, so the compiler drops it.
-            sums = tl.sum(tl.where(closes, total, -0.0), axis=0)
-            segment_end = tl.load(offsets_ptr + segment + 1)
-            ends = in_t & (segment_end == t + 1)
-            result = total
-            if MEAN:
-                length = segment_end - tl.load(offsets_ptr + segment)
-                result = total / tl.maximum(length, 1).to(tl.float32)[:, None]
-            y_at = segment.to(tl.int64)[:, None] * D + d[None, :]
-            mask = (ends & (segment > older))[:, None] & in_d[None, :]
-            tl.store(y_ptr + y_at, result.to(y_ptr.dtype.element_ty), mask=mask)
-            if (older >= 0) & (first_end > start) & (first_end <= tl.minimum(start + BLOCK_T, end)):
-                head = ends & (segment == older)
-                head_at = pid.to(tl.int64) * D + d[None, :] + (item * 0).to(tl.int64)[:, None]
-                tl.store(heads_ptr + head_at, total, mask=head[:, None] & in_d[None, :])
-            now = tl.max(segment, axis=0)
-            now_end = tl.load(offsets_ptr + now + 1)
-    goes_on = tl.load(offsets_ptr + last + 1) > end
-    tl.store(cut_ptr + pid, tl.where(goes_on, last, -1))
+        # Ends in this tile leave fewer steps for rows of the next one: it may read some too many.
+        in_t = t < tl.minimum(stop - segment, T) - BLOCK_T
+        x_at = (t + BLOCK_T).to(tl.int64)[:, None] * stride_xt + d_at
+        x_next = tl.load(x_ptr + x_at, mask=in_t[:, None] & in_d[None, :], other=0.0)
+        while (segment_end <= start + BLOCK_T) & (segment_end + segment < stop):
+            inside = (t >= segment_begin) & (t < segment_end)
+            total = sums + tl.sum(tl.where(inside[:, None], x, 0.0), axis=0)
+            if segment_begin < first_row:
+                tl.store(heads_ptr + pid.to(tl.int64) * D + d, total, mask=in_d)
+            else:
+                if MEAN:
+                    total = total / tl.maximum(segment_end - segment_begin, 1).to(tl.float32)
+                y_at = segment.to(tl.int64) * D + d
+                tl.store(y_ptr + y_at, total.to(y_ptr.dtype.element_ty), mask=in_d)
+            sums = tl.zeros((BLOCK_D,), dtype=tl.float32)
+            segment += 1
+            segment_begin = segment_end
+            segment_end = tl.load(offsets_ptr + tl.minimum(segment + 1, S))
+        inside = (t >= segment_begin) & (t < stop - segment)
+        sums += tl.sum(tl.where(inside[:, None], x, 0.0), axis=0)
+        start += BLOCK_T
+    goes_on = segment_begin < stop - segment
+    tl.store(cut_ptr + pid, tl.where(goes_on, segment, -1))
     if goes_on:
         tl.store(tails_ptr + pid.to(tl.int64) * D + d, sums, mask=in_d)
 
@@ -143,46 +127,26 @@ def _join_kernel(
     D, span,
     MEAN: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Add up the segment that goes on after range `pid`, if it began in it."""
+    """Add up the segment that goes on after span `pid`, if it began in it."""
     pid = tl.program_id(0)
     segment = tl.load(cut_ptr + pid)
-    if segment < 0:
+    older = tl.load(cut_ptr + pid - 1, mask=pid > 0, other=-1)
+    if (segment < 0) | (segment == older):
         return
     begin = tl.load(offsets_ptr + segment)
-    if begin // span != pid:
-        return
     end = tl.load(offsets_ptr + segment + 1)
-    # The range that holds the segment's last row.
-    last = (end - 1) // span
-    d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D).to(tl.int64)
+    # The span in which the segment ends.
+    last = (end + segment) // span
+    d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     part = tl.arange(0, BLOCK_P)
-    acc = tl.zeros((BLOCK_P, BLOCK_D), dtype=tl.float32)
+    total = tl.load(heads_ptr + last.to(tl.int64) * D + d, mask=d < D, other=0.0)
     for start in tl.range(pid, last, BLOCK_P):
         at = (start + part).to(tl.int64)[:, None] * D + d[None, :]
         mask = (start + part < last)[:, None] & (d < D)[None, :]
-        acc += tl.load(tails_ptr + at, mask=mask, other=0.0)
-    total = tl.sum(acc, axis=0)
-    total += tl.load(heads_ptr + last.to(tl.int64) * D + d, mask=d < D, other=0.0)
+        total += tl.sum(tl.load(tails_ptr + at, mask=mask, other=0.0), axis=0)
     if MEAN:
         total = total / (end - begin).to(tl.float32)
     tl.store(y_ptr + segment.to(tl.int64) * D + d, total.to(y_ptr.dtype.element_ty), mask=d < D)
-
-
-@triton.jit
-def _empty_segments_kernel(
-    offsets_ptr, y_ptr, S, D, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr
-):  # fmt: skip
-    segment = tl.program_id(0) * BLOCK_S + tl.arange(0, BLOCK_S)
-    in_s = segment < S
-    begin = tl.load(offsets_ptr + segment, mask=in_s, other=0)
-    end = tl.load(offsets_ptr + segment + 1, mask=in_s, other=1)
-    empty = in_s & (begin == end)
-    if tl.max(empty.to(tl.int32), axis=0) > 0:
-        zeros = tl.zeros((BLOCK_S, BLOCK_D), dtype=y_ptr.dtype.element_ty)
-        for start in tl.range(0, D, BLOCK_D):
-            d = start + tl.arange(0, BLOCK_D)
-            at = segment.to(tl.int64)[:, None] * D + d[None, :]
-            tl.store(y_ptr + at, zeros, mask=empty[:, None] & (d < D)[None, :])
 
 
 def kernel_function(
@@ -191,44 +155,40 @@ def kernel_function(
     reduction: str = "mean",
     span: int = 256,
     block_t: int = 16,
-    block_d: int = 64,
+    block_d: int = 128,
     num_warps: int = 1,
 ) -> torch.Tensor:
     """The mean, or with reduction "sum" the sum, of each segment of `x` [T, D], any strides ->
     [S, D] in x's dtype; segments without rows give 0.
 
-    `offsets` [S + 1], int32 or int64, does not decrease and goes from 0 to T, below 2**31. Sums are
-    float32, in an order that depends on nothing but the offsets and parameters.
+    `offsets` [S + 1], int32 or int64, does not decrease and goes from 0 to T; T + S is below 2**31.
+    Sums are float32, in an order that depends on nothing but the offsets and parameters.
     """
-    if x.ndim != 2 or offsets.ndim != 1 or not len(offsets) or len(x) >= 2**31 - span:
+    if x.ndim != 2 or offsets.ndim != 1 or not len(offsets):
         raise ValueError(
-            f"x [T, D] and offsets [S + 1]: not {list(x.shape)}, {list(offsets.shape)}"
+            f"x is [T, D] and offsets [S + 1], not {list(x.shape)} and {list(offsets.shape)}"
         )
     if reduction not in ("mean", "sum"):
         raise ValueError(f"reduction is mean or sum, not '{reduction}'")
     segments, (rows, width) = len(offsets) - 1, x.shape
+    # What follows the last step is counted in int32 as well.
+    if rows + segments >= 2**31 - 2 * (span + block_t):
+        raise ValueError(f"{rows} rows and {segments} segments: split x, together they pass 2**31")
     y = torch.empty((segments, width), dtype=x.dtype, device=x.device)
     if y.numel() == 0:
         return y
-    # Binary search compares in int32.
     offsets = offsets.to(torch.int32).contiguous()
-    block_d = min(block_d, max(32, triton.next_power_of_2(width)))
-    blocks_d = triton.cdiv(width, block_d)
-    _empty_segments_kernel[(triton.cdiv(segments, 64),)](
-        offsets, y, segments, width, BLOCK_S=64, BLOCK_D=block_d, num_warps=4
-    )
-    ranges = triton.cdiv(rows, span)
-    if not ranges:
-        return y
-    heads, tails = torch.empty((2, ranges, width), dtype=torch.float32, device=x.device)
-    cut = torch.empty(ranges, dtype=torch.int32, device=x.device)
+    block_d = min(block_d, max(16, triton.next_power_of_2(width)))
+    grid = (triton.cdiv(rows + segments, span), triton.cdiv(width, block_d))
+    heads, tails = torch.empty((2, grid[0], width), dtype=torch.float32, device=x.device)
+    cut = torch.empty(grid[0], dtype=torch.int32, device=x.device)
     mean = reduction == "mean"
-    _ranges_kernel[(ranges, blocks_d)](
+    _spans_kernel[grid](
         offsets, x, y, heads, tails, cut,
         segments, rows, width, span, *x.stride(),
         MEAN=mean, BLOCK_T=block_t, BLOCK_D=block_d, num_warps=num_warps,
     )  # fmt: skip
-    _join_kernel[(ranges, blocks_d)](
+    _join_kernel[grid](
         offsets, y, heads, tails, cut, width, span,
         MEAN=mean, BLOCK_P=16, BLOCK_D=block_d, num_warps=2,
     )  # fmt: skip

@@ -26,9 +26,9 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "block_t": [4, 8, 16, 32, 64],
-    "block_d": [32, 64, 128],
-    "num_warps": [1, 2, 4],
+    "block_t": [8, 16, 32, 64],
+    "block_d": [64, 128],
+    "num_warps": [1, 4],
 }
 
 
@@ -58,9 +58,9 @@ def kernel_function(
     x: torch.Tensor,
     offsets: torch.Tensor,
     reduction: str = "mean",
-    block_t: int = 8,
+    block_t: int = 32,
     block_d: int = 128,
-    num_warps: int = 1,
+    num_warps: int = 4,
 ) -> torch.Tensor:
     """The mean, or with reduction "sum" the sum, of each segment of `x` [T, D], any strides, given
     by `offsets` [S + 1] -> [S, D] in x's dtype; segments without rows give 0."""
@@ -69,6 +69,7 @@ def kernel_function(
     segments, width = len(offsets) - 1, x.shape[1]
     y = torch.empty((segments, width), dtype=x.dtype, device=x.device)
     if y.numel():
+        block_d = min(block_d, max(16, triton.next_power_of_2(width)))
         _segment_kernel[(segments, triton.cdiv(width, block_d))](
             offsets.contiguous(), x, y, width, *x.stride(),
             MEAN=reduction == "mean", BLOCK_T=block_t, BLOCK_D=block_d, num_warps=num_warps,
