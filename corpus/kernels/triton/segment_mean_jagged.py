@@ -42,7 +42,7 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "span": [128, 256, 512],
+    "span": [256, 512],
     "block_t": [8, 16],
     "block_d": [64, 128],
     "num_warps": [1, 2],
@@ -92,12 +92,13 @@ def _spans_kernel(
     x_at = t.to(tl.int64)[:, None] * stride_xt + d_at
     x_next = tl.load(x_ptr + x_at, mask=in_t[:, None] & in_d[None, :], other=0.0)
     while start + segment < stop:
-        x = x_next.to(tl.float32)
+        x = x_next
         t = start + item
         # Ends in this tile leave fewer steps for rows of the next one: it may read some too many.
         in_t = t < tl.minimum(stop - segment, T) - BLOCK_T
         x_at = (t + BLOCK_T).to(tl.int64)[:, None] * stride_xt + d_at
         x_next = tl.load(x_ptr + x_at, mask=in_t[:, None] & in_d[None, :], other=0.0)
+        x = x.to(tl.float32)
         while (segment_end <= start + BLOCK_T) & (segment_end + segment < stop):
             inside = (t >= segment_begin) & (t < segment_end)
             total = sums + tl.sum(tl.where(inside[:, None], x, 0.0), axis=0)
