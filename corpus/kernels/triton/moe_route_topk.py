@@ -31,9 +31,17 @@ histogram and a stable sort, a dozen launches with as many trips through memory.
 Two or three launches here. In the first a program walks over a stretch of tokens, with several
 rows of logits in registers at a time. A logit and the number of its expert make one integer of the
 same order, so that one integer maximum finds both, and equal logits go to the lower expert. Logits
-of 16 bits leave room for the number in 32 bits, which halves the work. Weights scaled to a sum of
-1 need no sum over all experts: it cancels. A running sum over the chosen experts counts, for each
-choice, the tokens before it in the stretch that have the same expert.
+of 16 bits leave room for the number in 32 bits, which halves the work.
+
+The work is instructions on integers, not memory: k maxima over all experts, each with a comparison
+and a selection to take the winner out, are three dozen for every logit. So every eight neighbours,
+which one thread holds, are sorted first. Then a maximum looks only at the first of each eight, and
+taking the winner out moves up what follows. Weights scaled to a sum of 1 need no sum over all
+experts: it cancels.
+
+A choice's rank among those of its expert is counted in bits: a word for each expert has a bit for
+each token of the tile that chose it, and the ones below the token's own bit are before it. A
+running sum over tokens and experts would cost as much as the choice itself.
 
 The last launch adds the choices of lower experts, and of earlier stretches, to that. Where there
 are many stretches, their counts are summed up by a small launch before it. No atomics: the order is
@@ -48,42 +56,43 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "tile": [1024, 2048, 4096, 8192],
-    "programs": [264, 528, 1056, 2112],
-    "scan_from": [64, 128, 256],
-    "num_warps": [4, 8],
+    "tile": [1024, 2048, 4096],
+    "programs": [528, 1056, 2112],
+    "scan_from": [64],
+    "num_warps": [1, 2, 4],
 }
 
 # Lower bits that are all equal in float32 values from these dtypes: they hold an expert's number.
 IDLE_BITS = {torch.bfloat16: 16, torch.float16: 13, torch.float32: 0}
 # Numbers of experts fit in 13 bits, and a row in the registers of a program.
 MAX_EXPERTS, MAX_K = 4096, 64
+# A tile's tokens are the lower 16 bits of a word, and a stretch's are counted in 15 bits.
+MAX_TILE_TOKENS, MAX_STRETCH = 16, 32767
 # Choices that the last launch places at a time; experts and stretches that one program sums up.
-PLACE_BLOCK, SCAN_EXPERTS, SCAN_STRETCHES = 1024, 8, 512
+PLACE_BLOCK, SCAN_EXPERTS, SCAN_STRETCHES = 1024, 2, 2048
 
 
 @triton.jit
 def _packed(x, expert, IDLE: tl.constexpr):
     """An integer of the order of `x`, of equal ones the lower expert the larger; NaN is the
     largest."""
-    # Both zeros are equal.
-    bits = tl.where(x == 0.0, 0.0, x).to(tl.int32, bitcast=True)
-    key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    key = tl.where(x != x, 0x7FFFFFFF, key)
+    # Adding 0 makes -0 into 0, and on the GPU every NaN into one whose sign is clear.
+    bits = (x + 0.0).to(tl.int32, bitcast=True)
+    sign = bits >> 31
     if IDLE == 0:
+        key = bits ^ (sign & 0x7FFFFFFF)
         packed = (key.to(tl.int64) << 32) | (0x7FFFFFFF - expert).to(tl.int64)
     else:
         low: tl.constexpr = (1 << IDLE) - 1
-        packed = (key & ~low) | (low - expert)
+        packed = (bits ^ (sign & (0x7FFFFFFF - low))) | (low - expert)
     return packed
 
 
 @triton.jit
 def _value(packed, IDLE: tl.constexpr):
     """The float32 value in a packed integer."""
-    key = (packed >> 32).to(tl.int32) if IDLE == 0 else packed
-    # The sign's complement reaches the number of the expert, which is cleared.
-    bits = (key ^ ((key >> 31) & 0x7FFFFFFF)) & ~((1 << IDLE) - 1)
+    key = (packed >> 32).to(tl.int32) if IDLE == 0 else packed & ~((1 << IDLE) - 1)
+    bits = key ^ ((key >> 31) & (0x80000000 - (1 << IDLE)))
     return bits.to(tl.float32, bitcast=True)
 
 
@@ -92,6 +101,54 @@ def _expert(packed, IDLE: tl.constexpr):
     """The expert in a packed integer."""
     low: tl.constexpr = (1 << IDLE) - 1 if IDLE else 0x7FFFFFFF
     return (low - (packed & low)).to(tl.int32)
+
+
+@triton.jit
+def _in_order(a, b):
+    return tl.maximum(a, b), tl.minimum(a, b)
+
+
+@triton.jit
+def _sorted_eights(packed, BLOCK_T: tl.constexpr, GROUPS: tl.constexpr):
+    """Eight tensors [BLOCK_T, GROUPS], the first the largest: each eight neighbours in falling
+    order. They are registers of one thread, so that it takes no exchange."""
+    # Batcher's network of 19 comparisons.
+    left, right = tl.split(tl.reshape(packed, (BLOCK_T, GROUPS, 2, 2, 2)))
+    left_left, left_right = tl.split(left)
+    right_left, right_right = tl.split(right)
+    a, b = tl.split(left_left)
+    c, d = tl.split(left_right)
+    e, f = tl.split(right_left)
+    g, h = tl.split(right_right)
+    a, b = _in_order(a, b)
+    c, d = _in_order(c, d)
+    e, f = _in_order(e, f)
+    g, h = _in_order(g, h)
+    a, c = _in_order(a, c)
+    b, d = _in_order(b, d)
+    e, g = _in_order(e, g)
+    f, h = _in_order(f, h)
+    b, c = _in_order(b, c)
+    f, g = _in_order(f, g)
+    a, e = _in_order(a, e)
+    b, f = _in_order(b, f)
+    c, g = _in_order(c, g)
+    d, h = _in_order(d, h)
+    c, e = _in_order(c, e)
+    d, f = _in_order(d, f)
+    b, c = _in_order(b, c)
+    d, e = _in_order(d, e)
+    f, g = _in_order(f, g)
+    return a, b, c, d, e, f, g, h
+
+
+@triton.jit
+def _ones(bits):
+    """The number of ones in each int32 that is not negative."""
+    bits = bits - ((bits >> 1) & 0x55555555)
+    bits = (bits & 0x33333333) + ((bits >> 2) & 0x33333333)
+    bits = (bits + (bits >> 4)) & 0x0F0F0F0F
+    return (bits * 0x01010101) >> 24
 
 
 @triton.jit
@@ -106,25 +163,46 @@ def _route_kernel(
     stretch = tl.program_id(0)
     expert = tl.arange(0, BLOCK_E)[None, :]
     choice = tl.arange(0, BLOCK_K)[None, :]
+    # A token of the tile is a bit.
+    row = tl.arange(0, BLOCK_T)[:, None]
+    bit = tl.full((BLOCK_T, 1), 1, tl.int32) << row
     counts = tl.zeros((BLOCK_E,), dtype=tl.int32)
     end = tl.minimum(stretch * span + span, T)
     for start in tl.range(stretch * span, end, BLOCK_T):
         # Index times stride is taken in int64: it passes 2**31 on tensors of a few GB.
-        token = (start + tl.arange(0, BLOCK_T)).to(tl.int64)[:, None]
-        inside = (token < end) & (expert < E)
+        token = (start + row).to(tl.int64)
         at = logits_ptr + token * stride_t + expert.to(tl.int64) * stride_e
-        x = tl.load(at, mask=inside, other=float("-inf")).to(tl.float32)
+        x = tl.load(at, mask=(token < end) & (expert < E), other=float("-inf")).to(tl.float32)
+        # Experts that are not there come after all others: -inf, and a larger number.
         packed = _packed(x, expert, IDLE)
-        # Less than any logit: experts that are not there, and those already chosen.
-        left = tl.where(expert < E, packed, LOWEST)
-        chosen = tl.zeros((BLOCK_T, BLOCK_K), dtype=left.dtype)
+        a, b, c, d, e, f, g, h = _sorted_eights(packed, BLOCK_T, BLOCK_E // 8)
+        chosen = tl.zeros((BLOCK_T, BLOCK_K), dtype=packed.dtype)
         for j in tl.static_range(K):
-            best = tl.max(left, axis=1, keep_dims=True)
+            best = tl.max(a, axis=1, keep_dims=True)
+            if j == 0:
+                most = best
             chosen = tl.where(choice == j, best, chosen)
-            left = tl.where(left == best, LOWEST, left)
+            # The list that begins with it moves up; what K choices cannot reach need not.
+            first = a == best
+            a = tl.where(first, b, a)
+            if j < K - 2:
+                b = tl.where(first, c, b)
+            if j < K - 3:
+                c = tl.where(first, d, c)
+            if j < K - 4:
+                d = tl.where(first, e, d)
+            if j < K - 5:
+                e = tl.where(first, f, e)
+            if j < K - 6:
+                f = tl.where(first, g, f)
+            if j < K - 7:
+                g = tl.where(first, h, g)
+            if j < K - 8:
+                h = tl.where(first, LOWEST, h)
+        least = best
+        largest = _value(most, IDLE)
         value = _value(chosen, IDLE)
         number = tl.where(choice < K, _expert(chosen, IDLE), 0)
-        largest = tl.max(tl.where(choice < K, value, float("-inf")), axis=1, keep_dims=True)
         weight = tl.where(choice < K, tl.exp(value - largest), 0.0)
         if RENORMALISE:
             total = tl.sum(weight, axis=1, keep_dims=True)
@@ -134,10 +212,14 @@ def _route_kernel(
         out = token * K + choice
         tl.store(weights_ptr + out, weight / total, mask=mask)
         tl.store(experts_ptr + out, number, mask=mask)
-        taken = ((left != packed) & inside).to(tl.int32)
-        before = tl.cumsum(taken, axis=0) - taken + counts[None, :]
-        tl.store(ranks_ptr + out, tl.gather(before, number, 1), mask=mask)
-        counts += tl.sum(taken, axis=0)
+        # An expert's bits are its tokens of the tile; those below a token's bit are before it.
+        there = tl.where(token < end, bit, 0)
+        tokens = tl.sum(tl.where(packed >= least, there, 0), axis=0)
+        # 16 bits for the tokens of a tile, and 15 for those of the tiles before it.
+        both = tl.gather(tokens | (counts << 16), tl.reshape(number, (BLOCK_T * BLOCK_K,)), 0)
+        both = tl.reshape(both, (BLOCK_T, BLOCK_K))
+        tl.store(ranks_ptr + out, _ones(both & (bit - 1)) + (both >> 16), mask=mask)
+        counts += _ones(tokens)
     e = tl.arange(0, BLOCK_E)
     tl.store(counts_ptr + stretch.to(tl.int64) * E + e, counts, mask=e < E)
 
@@ -197,7 +279,7 @@ def kernel_function(
     logits: torch.Tensor,
     k: int,
     renormalise: bool = True,
-    tile: int = 2048,
+    tile: int = 4096,
     programs: int = 1056,
     scan_from: int = 64,
     num_warps: int = 4,
@@ -225,9 +307,10 @@ def kernel_function(
         counts = torch.zeros(e, dtype=torch.int32, device=logits.device)
         return weights, experts, counts, places
     counts = torch.empty(e, dtype=torch.int32, device=logits.device)
-    block_e = max(2, triton.next_power_of_2(e))
-    block_t = max(1, min(tile // block_e, triton.next_power_of_2(t)))
+    block_e = max(8, triton.next_power_of_2(e))
+    block_t = max(1, min(tile // block_e, MAX_TILE_TOKENS, triton.next_power_of_2(t)))
     span = triton.cdiv(triton.cdiv(t, programs), block_t) * block_t
+    span = min(span, MAX_STRETCH // block_t * block_t)
     stretches = triton.cdiv(t, span)
     stretch_counts = torch.empty((stretches, e), dtype=torch.int32, device=logits.device)
     idle = IDLE_BITS[logits.dtype]
@@ -240,7 +323,8 @@ def kernel_function(
     if scanned:
         _scan_kernel[(triton.cdiv(e, SCAN_EXPERTS),)](
             stretch_counts, counts, e, stretches,
-            BLOCK_E=SCAN_EXPERTS, BLOCK_S=SCAN_STRETCHES, num_warps=4,
+            BLOCK_E=SCAN_EXPERTS, BLOCK_S=min(SCAN_STRETCHES, triton.next_power_of_2(stretches)),
+            num_warps=8,
         )  # fmt: skip
     _place_kernel[(stretches,)](
         experts, places, stretch_counts, counts, t * k, e, stretches, span * k,
