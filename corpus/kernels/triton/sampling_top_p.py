@@ -10,7 +10,7 @@ dtypes: [float32, float16, bfloat16]
 sizes:
   check: [[2, 17000], [5, 300], [4, 1000], [6, 37]]
   bench: [512, 128256]
-check_params: {held: 64, capacity: 64, block: 8192, stages: 1}
+check_params: {held: 64, segment: 16, capacity: 64, block: 8192}
 sources:
   - title: "Holtzman et al.: The curious case of neural text degeneration"
     url: https://arxiv.org/abs/1904.09751
@@ -29,15 +29,17 @@ of 128000 values for the few hundred that matter. But both rules keep what reach
 and a threshold can be searched for bit by bit: one comparison a value and one sum a bit.
 
 A row of up to `held` logits is read once and stays in registers for all of that. A longer one is
-read twice. The first time, each of `block` lanes keeps the largest logit that it meets, and its
-part of the sum of exponentials. The k-th largest of these is at most the k-th largest of the row,
-and where they alone have top-p of the mass, so has the row: a lower bound of the threshold. The
-second time, mostly from L2, what reaches the bound is written to a list in the row's order, and a
-second kernel does the exact search on the list in registers.
+read once too, by as many programs as the GPU holds: they keep the largest logit of each `segment`
+neighbours, and their sum of exponentials. The rest is done on these, a few thousand in registers.
+The k-th largest of them is at most the k-th largest of the row. For top-p they say how much mass
+is below a threshold at most: in a segment that reaches it, each logit below has less than its
+weight. Either is a lower bound of the threshold. Only the segments that reach it are read again;
+what reaches it of these is written to a list in the row's order, and the exact search is done on
+the list in registers. Without top-k and top-p the sums say which segment has the token.
 
 A bound that leaves more than `capacity` logits, as a nearly uniform distribution does, sends the
-row to a third kernel, which searches in memory, two bits a pass. That is right but slower by far.
-It takes top-p near 1 without top-k, or a k of thousands.
+row to a kernel that searches in memory, two bits a pass. That is right but slower by far. It takes
+top-p near 1 without top-k, or a k of thousands.
 """
 
 import torch
@@ -45,15 +47,19 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "held": [8192, 16384, 32768],
-    "capacity": [1024, 2048, 4096],
+    "held": [16384],
+    "segment": [16, 32, 64],
+    "capacity": [2048, 4096],
     "block": [2048, 4096, 8192],
-    "stages": [1, 2, 3, 4],
-    "num_warps": [4, 8, 16],
+    "num_warps": [4, 8],
 }
 
 # Bits that float32 values from these dtypes have all equal at the lower end.
 IDLE_BITS = {torch.bfloat16: 16, torch.float16: 13, torch.float32: 0}
+# Segments that one program holds in registers.
+MAX_SEGMENTS = 8192
+# Logits that are taken at a time from listed segments, and from a row without a list.
+COLLECT_BLOCK, ROW_BLOCK = 2048, 8192
 
 
 @triton.jit
@@ -102,62 +108,134 @@ def _search(key, mass, wanted, STEPS: tl.constexpr):
 
 
 @triton.jit
-def _collect_kernel(
-    logits_ptr, temperature_ptr, top_k_ptr, top_p_ptr, keys_ptr, places_ptr, counts_ptr, stats_ptr,
-    V, capacity, stride_b, stride_v,
-    STEPS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+def _summarise_kernel(
+    logits_ptr, temperature_ptr, top_k_ptr, top_p_ptr, tops_ptr, sums_ptr,
+    V, blocks, segments, stride_b, stride_v, SEGMENT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """List the logits of a row that reach a lower bound of its threshold; its largest logit and
-    sum of exponentials."""
+    """The largest logit of each segment of a row, and its sum of exponentials relative to that."""
     # Row times stride is taken in int64: it passes 2**31 on tensors of a few GB.
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    block = tl.program_id(0) % blocks
+    sharpness, _, _ = _rules(temperature_ptr, top_k_ptr, top_p_ptr, row, V)
+    v = block * BLOCK + tl.arange(0, BLOCK)
+    at = logits_ptr + row * stride_b + v.to(tl.int64) * stride_v
+    x = tl.load(at, mask=v < V, other=float("-inf")).to(tl.float32)
+    x = tl.reshape(x, (BLOCK // SEGMENT, SEGMENT))
+    top = tl.max(x, axis=1)
+    weight = _weight(x, top[:, None], sharpness)
+    weight = tl.where(tl.reshape(v, (BLOCK // SEGMENT, SEGMENT)) < V, weight, 0.0)
+    s = block * (BLOCK // SEGMENT) + tl.arange(0, BLOCK // SEGMENT)
+    tl.store(tops_ptr + row * segments + s, top, mask=s < segments)
+    tl.store(sums_ptr + row * segments + s, tl.sum(weight, axis=1), mask=s < segments)
+
+
+@triton.jit
+def _bound_by_mass(top, mass, rest, largest, sharpness, spare, STEPS: tl.constexpr, OTHERS):
+    """An integer such that the keys below it have at most a mass of `spare`.
+
+    A segment whose largest key reaches it has at most OTHERS keys below it, which have less than
+    its weight each and at most `rest` together.
+    """
+    key = _ordered(top)
+    bound = tl.full((), -2147483648, tl.int32)
+    one = tl.full((), 1, tl.int32)
+    for step in tl.range(0, STEPS):
+        tried = bound ^ (one << (31 - step))
+        weight = _weight(_value(tried), largest, sharpness)
+        below = tl.where(key >= tried, tl.minimum(rest, OTHERS * weight), mass)
+        bound = tl.where(tl.sum(below, axis=0) <= spare, tried, bound)
+    return bound
+
+
+@triton.jit
+def _bound_kernel(
+    logits_ptr, temperature_ptr, top_k_ptr, top_p_ptr, random_ptr, ids_ptr,
+    tops_ptr, sums_ptr, listed_ptr, listed_counts_ptr, bounds_ptr, stats_ptr,
+    V, segments, stride_b, stride_v,
+    STEPS: tl.constexpr, SEGMENT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """List the segments of a row that reach a lower bound of its threshold; its largest logit and
+    sum of exponentials. Sample at once where everything is kept."""
     row = tl.program_id(0).to(tl.int64)
     sharpness, k, p = _rules(temperature_ptr, top_k_ptr, top_p_ptr, row, V)
-    x_row = logits_ptr + row * stride_b
-    lane = tl.arange(0, BLOCK)
-    top = tl.full((BLOCK,), float("-inf"), dtype=tl.float32)
-    total = tl.zeros((BLOCK,), dtype=tl.float32)
-    for start in tl.range(0, V, BLOCK, num_stages=STAGES):
-        v = start + lane
-        at = x_row + v.to(tl.int64) * stride_v
-        x = tl.load(at, mask=v < V, other=float("-inf")).to(tl.float32)
-        # One exponential: either the sum so far is scaled by it, or it is added.
-        ratio = _weight(-tl.abs(x - top), 0.0, sharpness)
-        ratio = tl.where(x == top, 1.0, ratio)
-        larger = x > top
-        new = tl.where(larger, total * ratio + 1.0, total + ratio)
-        total = tl.where(v < V, new, total)
-        top = tl.maximum(top, x)
+    i = tl.arange(0, BLOCK)
+    top = tl.load(tops_ptr + row * segments + i, mask=i < segments, other=float("-inf"))
+    total = tl.load(sums_ptr + row * segments + i, mask=i < segments, other=0.0)
     largest = tl.max(top, axis=0)
     weight = _weight(top, largest, sharpness)
-    mass = tl.sum(total * weight, axis=0)
-    # A bit more mass than is wanted: the sums are rounded.
-    by_count = k < V
-    each = tl.where(by_count, 1.0, tl.where(total > 0.0, weight, 0.0))
-    wanted = tl.where(by_count, k.to(tl.float32), p * mass * 1.0001)
-    bound = _search(_ordered(top), each, wanted, STEPS)
-    bound = tl.where(by_count | (p < 1.0), bound, -2147483648)
-    # With p = 0 even the largest integer would do.
-    bound = tl.minimum(bound, _ordered(largest))
-    # Without a bound there is no list: as if it were too long.
-    count = tl.maximum(capacity + 1, V)
-    if bound > -2147483648:
-        count = V * 0
-        for start in tl.range(0, V, BLOCK, num_stages=STAGES):
-            v = start + lane
-            at = x_row + v.to(tl.int64) * stride_v
-            x = tl.load(at, mask=v < V, other=float("-inf")).to(tl.float32)
-            key = _ordered(x)
-            reaches = ((key >= bound) & (v < V)).to(tl.int32)
-            found = tl.sum(reaches, axis=0)
-            if found > 0:
-                place = count + tl.cumsum(reaches, axis=0) - 1
-                mask = (reaches == 1) & (place < capacity)
-                tl.store(keys_ptr + row * capacity + place, key, mask=mask)
-                tl.store(places_ptr + row * capacity + place, v, mask=mask)
-            count += found
-    tl.store(counts_ptr + row, count)
+    each = total * weight
+    mass = tl.sum(each, axis=0)
+    count = segments * 0
+    bound = tl.full((), -2147483648, tl.int32)
+    if (k >= V) & (p >= 1.0):
+        until = tl.cumsum(each, axis=0)
+        target = tl.load(random_ptr + row).to(tl.float32) * tl.max(until, axis=0)
+        first = tl.min(tl.where((until > target) & (each > 0.0), i, BLOCK), axis=0)
+        # Rounding may leave none: then it is the last.
+        segment = tl.minimum(first, tl.max(tl.where(each > 0.0, i, 0), axis=0))
+        passed = tl.max(tl.where(i < segment, until, 0.0), axis=0)
+        offset = tl.arange(0, SEGMENT)
+        v = segment * SEGMENT + offset
+        at = logits_ptr + row * stride_b + v.to(tl.int64) * stride_v
+        x = tl.load(at, mask=v < V, other=float("-inf")).to(tl.float32)
+        inner = tl.where(v < V, _weight(x, largest, sharpness), 0.0)
+        hit = (passed + tl.cumsum(inner, axis=0) > target) & (inner > 0.0)
+        first = tl.min(tl.where(hit, offset, SEGMENT), axis=0)
+        last = tl.max(tl.where(inner > 0.0, offset, 0), axis=0)
+        tl.store(ids_ptr + row, (segment * SEGMENT + tl.minimum(first, last)).to(tl.int64))
+    else:
+        if k < V:
+            there = (i < segments).to(tl.float32)
+            bound = _search(_ordered(top), there, k.to(tl.float32), STEPS)
+        else:
+            # A bit less may be below it than top-p allows: the sums are rounded.
+            spare = (1.0 - p) * mass * 0.999 - 1e-5 * mass
+            rest = each - tl.where(i < segments, weight, 0.0)
+            bound = _bound_by_mass(
+                top, each, rest, largest, sharpness, spare, STEPS, SEGMENT - 1.0
+            )  # fmt: skip
+        # With p = 0 even the largest integer would do.
+        bound = tl.minimum(bound, _ordered(largest))
+        reaches = ((_ordered(top) >= bound) & (i < segments)).to(tl.int32)
+        count = tl.sum(reaches, axis=0)
+        place = tl.cumsum(reaches, axis=0) - 1
+        tl.store(listed_ptr + row * segments + place, i, mask=reaches == 1)
+    tl.store(listed_counts_ptr + row, count)
+    tl.store(bounds_ptr + row, bound)
     tl.store(stats_ptr + row * 2, largest)
     tl.store(stats_ptr + row * 2 + 1, mass)
+
+
+@triton.jit
+def _collect_kernel(
+    logits_ptr, listed_ptr, listed_counts_ptr, bounds_ptr, keys_ptr, places_ptr, counts_ptr,
+    V, segments, capacity, stride_b, stride_v, SEGMENT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """List the logits of a row that reach its bound, in its order, from the listed segments."""
+    row = tl.program_id(0).to(tl.int64)
+    listed = tl.load(listed_counts_ptr + row)
+    # Each listed segment has a logit that reaches the bound.
+    count = listed
+    if listed <= capacity:
+        bound = tl.load(bounds_ptr + row)
+        lane = tl.arange(0, BLOCK)
+        count = listed * 0
+        for start in tl.range(0, listed * SEGMENT, BLOCK):
+            i = start + lane
+            there = i < listed * SEGMENT
+            segment = tl.load(listed_ptr + row * segments + i // SEGMENT, mask=there, other=0)
+            v = segment * SEGMENT + i % SEGMENT
+            there = there & (v < V)
+            at = logits_ptr + row * stride_b + v.to(tl.int64) * stride_v
+            x = tl.load(at, mask=there, other=float("-inf")).to(tl.float32)
+            key = _ordered(x)
+            reaches = ((key >= bound) & there).to(tl.int32)
+            place = count + tl.cumsum(reaches, axis=0) - 1
+            mask = (reaches == 1) & (place < capacity)
+            tl.store(keys_ptr + row * capacity + place, key, mask=mask)
+            tl.store(places_ptr + row * capacity + place, v, mask=mask)
+            count += tl.sum(reaches, axis=0)
+    tl.store(counts_ptr + row, count)
 
 
 @triton.jit
@@ -171,7 +249,8 @@ def _choose_kernel(
     sharpness, k, p = _rules(temperature_ptr, top_k_ptr, top_p_ptr, row, V)
     i = tl.arange(0, BLOCK)
     count = V if WHOLE else tl.load(counts_ptr + row)
-    if count <= BLOCK:
+    # Rows that were sampled from before have no list.
+    if (count > 0) & (count <= BLOCK):
         valid = i < count
         if WHOLE:
             at = logits_ptr + row * stride_b + i.to(tl.int64) * stride_v
@@ -300,10 +379,10 @@ def kernel_function(
     top_p: torch.Tensor,
     random: torch.Tensor,
     held: int = 16384,
+    segment: int = 32,
     capacity: int = 4096,
-    block: int = 8192,
-    stages: int = 3,
-    num_warps: int = 16,
+    block: int = 4096,
+    num_warps: int = 4,
 ) -> torch.Tensor:
     """Draw a token of each row of `logits` [B, V], any strides -> int64 [B].
 
@@ -332,14 +411,30 @@ def kernel_function(
             WHOLE=True, STEPS=steps, BLOCK=whole, num_warps=max(4, min(32, whole // 1024)),
         )  # fmt: skip
         return ids
-    keys, places = (
-        torch.empty((b, capacity), dtype=torch.int32, device=logits.device) for _ in range(2)
-    )
-    counts = torch.empty(b, dtype=torch.int32, device=logits.device)
-    stats = torch.empty((b, 2), dtype=torch.float32, device=logits.device)
+    segment = max(segment, triton.next_power_of_2(triton.cdiv(v, MAX_SEGMENTS)))
+    segments = triton.cdiv(v, segment)
+    block = max(block, segment)
+    blocks = triton.cdiv(v, block)
+    device = logits.device
+    tops, sums = (torch.empty((b, segments), dtype=torch.float32, device=device) for _ in range(2))
+    listed = torch.empty((b, segments), dtype=torch.int32, device=device)
+    listed_counts, bounds, counts = torch.empty((3, b), dtype=torch.int32, device=device)
+    stats = torch.empty((b, 2), dtype=torch.float32, device=device)
+    keys, places = torch.empty((2, b, capacity), dtype=torch.int32, device=device)
+    _summarise_kernel[(b * blocks,)](
+        logits, *rules, tops, sums, v, blocks, segments, *logits.stride(),
+        SEGMENT=segment, BLOCK=block, num_warps=num_warps,
+    )  # fmt: skip
+    whole = triton.next_power_of_2(segments)
+    _bound_kernel[(b,)](
+        logits, *rules, random, ids, tops, sums, listed, listed_counts, bounds, stats,
+        v, segments, *logits.stride(),
+        STEPS=steps, SEGMENT=segment, BLOCK=whole, num_warps=max(4, min(16, whole // 512)),
+    )  # fmt: skip
     _collect_kernel[(b,)](
-        logits, *rules, keys, places, counts, stats, v, capacity, *logits.stride(),
-        STEPS=steps, BLOCK=block, STAGES=stages, num_warps=num_warps,
+        logits, listed, listed_counts, bounds, keys, places, counts,
+        v, segments, capacity, *logits.stride(),
+        SEGMENT=segment, BLOCK=COLLECT_BLOCK, num_warps=8,
     )  # fmt: skip
     _choose_kernel[(b,)](
         logits, *rules, random, ids, keys, places, counts, stats, v, capacity, *logits.stride(),
@@ -347,7 +442,7 @@ def kernel_function(
     )  # fmt: skip
     _row_kernel[(b,)](
         logits, *rules, random, ids, counts, stats, v, capacity, *logits.stride(),
-        STEPS=steps, BLOCK=block, num_warps=num_warps,
+        STEPS=steps, BLOCK=ROW_BLOCK, num_warps=16,
     )  # fmt: skip
     return ids
 
