@@ -4,7 +4,7 @@ slug: sampling-top-p
 title: Sampling of tokens with temperature, top-k and top-p, without a sort of the vocabulary
 op: sampling
 language: triton
-techniques: [register-caching, kernel-fusion, online-reduction]
+techniques: [register-caching, kernel-fusion, parallel-scan]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 sizes:
