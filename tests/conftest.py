@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import itertools
 import os
 import shutil
 import signal
@@ -105,6 +106,8 @@ SLOW = (
 
 pytest_plugins = ("forked",)
 
+_INDEXES = itertools.count()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="Leave out what takes long: make check.")
@@ -149,9 +152,12 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """This test's own index folder, also for the `kb` command; nothing is in it yet."""
-    place = tmp_path / "index"
+def index(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This test's own index folder, also for the `kb` command; it does not exist yet.
+
+    Most tests need none: making a folder for each test would take longer than many of them.
+    """
+    place = tmp_path_factory.getbasetemp() / "indexes" / str(next(_INDEXES)) / "index"
     monkeypatch.setenv("KB_INDEX", str(place))
     return place
 

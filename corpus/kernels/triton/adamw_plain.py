@@ -17,6 +17,33 @@ sources:
   - title: "PyTorch: torch.optim.AdamW"
     url: https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html
     licence: BSD-3-Clause
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 32x512
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 3.44
+  measured_ms: 4.628
+  speedup: 0.7433
+  floor_fraction: 0.1119
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 32x512
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.5214
+  measured_ms: 4.628
+  speedup: 0.1127
+  floor_fraction: 0.1119
 ---
 
 The whole update of a parameter in one elementwise kernel: weight, gradient and both moments are

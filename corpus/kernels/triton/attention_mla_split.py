@@ -22,6 +22,46 @@ sources:
   - title: "Triton: triton.language.make_tensor_descriptor"
     url: https://triton-lang.org/main/python-api/generated/triton.language.make_tensor_descriptor.html
     licence: MIT
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 16x128x4096x512x64
+  dtype: bfloat16
+  baseline: attention-mla-plain
+  baseline_ms: 0.1359
+  measured_ms: 0.05779
+  speedup: 2.352
+  floor_fraction: 0.3971
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 16x128x4096x512x64
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.1337
+  measured_ms: 0.05779
+  speedup: 2.314
+  floor_fraction: 0.3971
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 16x128x4096x512x64
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.06864
+  measured_ms: 0.05779
+  speedup: 1.188
+  floor_fraction: 0.3971
 ---
 
 DeepSeek's attention keeps one latent vector for each token, with a rotary part behind it, in place

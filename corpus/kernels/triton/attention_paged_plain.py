@@ -17,6 +17,33 @@ sources:
   - title: "Ainslie et al.: GQA, training generalized multi-query transformer models"
     url: https://arxiv.org/abs/2305.13245
     licence: CC-BY-4.0
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 32x32x8x128x16x256x8192
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 0.8233
+  measured_ms: 0.199
+  speedup: 4.137
+  floor_fraction: 0.6512
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 32x32x8x128x16x256x8192
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.7449
+  measured_ms: 0.199
+  speedup: 3.743
+  floor_fraction: 0.6512
 ---
 
 One new token of each sequence attends to the keys and values of that sequence, which lie in pages

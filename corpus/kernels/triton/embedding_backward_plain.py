@@ -14,6 +14,33 @@ sources:
   - title: "PyTorch: torch.nn.functional.embedding"
     url: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html
     licence: BSD-3-Clause
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 128256x4096x32768
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 1.836
+  measured_ms: 1.546
+  speedup: 1.188
+  floor_fraction: 0.1995
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 128256x4096x32768
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.545
+  measured_ms: 1.546
+  speedup: 0.9994
+  floor_fraction: 0.1995
 ---
 
 dweight[v] is the sum of the rows grad[i] with index[i] = v. A program takes a piece of one row of

@@ -14,6 +14,33 @@ sources:
   - title: "Katharopoulos et al.: Transformers are RNNs, fast transformers with linear attention"
     url: https://arxiv.org/abs/2006.16236
     licence: arXiv-nonexclusive
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 4x16x4096x128x128
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 4.077
+  measured_ms: 5.18
+  speedup: 0.7871
+  floor_fraction: 0.01216
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 4x16x4096x128x128
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 0.8206
+  measured_ms: 5.18
+  speedup: 0.1584
+  floor_fraction: 0.01216
 ---
 
 S[t] = exp(g[t]) S[t - 1] + k[t]^T v[t], o[t] = q[t] S[t]. A program keeps all D rows and `block_e`

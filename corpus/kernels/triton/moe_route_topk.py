@@ -21,6 +21,33 @@ sources:
   - title: "Triton: triton.language.gather"
     url: https://triton-lang.org/main/python-api/generated/triton.language.gather.html
     licence: MIT
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 131072x256x8
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 2.684
+  measured_ms: 0.09152
+  speedup: 29.33
+  floor_fraction: 0.2049
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 131072x256x8
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 2.771
+  measured_ms: 0.09152
+  speedup: 30.28
+  floor_fraction: 0.2049
 ---
 
 For each token the k experts of the largest logits, their softmax weights scaled to a sum of 1, and
@@ -56,10 +83,10 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "tile": [1024, 2048, 4096],
-    "programs": [528, 1056, 2112],
+    "tile": [1024, 2048],
+    "programs": [1056, 2112, 4224],
     "scan_from": [64],
-    "num_warps": [1, 2, 4],
+    "num_warps": [1, 2],
 }
 
 # Lower bits that are all equal in float32 values from these dtypes: they hold an expert's number.
@@ -279,10 +306,10 @@ def kernel_function(
     logits: torch.Tensor,
     k: int,
     renormalise: bool = True,
-    tile: int = 4096,
-    programs: int = 1056,
+    tile: int = 1024,
+    programs: int = 2112,
     scan_from: int = 64,
-    num_warps: int = 4,
+    num_warps: int = 1,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Route each of T tokens to `k` of E experts by `logits` [T, E], any strides.
 

@@ -19,6 +19,59 @@ sources:
   - title: "PyTorch: torch.Tensor.index_add_"
     url: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_add_.html
     licence: BSD-3-Clause
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 2097152x128x65536
+  dtype: bfloat16
+  baseline: segment-mean-plain
+  baseline_ms: 0.6951
+  measured_ms: 0.1549
+  speedup: 4.487
+  floor_fraction: 0.8411
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 2097152x128x65536
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 2.974
+  measured_ms: 0.1549
+  speedup: 19.2
+  floor_fraction: 0.8411
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 2097152x128x65536
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.02
+  measured_ms: 0.1549
+  speedup: 6.585
+  floor_fraction: 0.8411
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 2097152x128x65536
+  dtype: bfloat16
+  baseline: vendor library
+  baseline_ms: 5.898
+  measured_ms: 0.1549
+  speedup: 38.08
+  floor_fraction: 0.8411
 ---
 
 Segment s has the rows offsets[s] to offsets[s + 1] - 1 of the values: the tokens of a sequence, the
@@ -42,10 +95,10 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "span": [256, 512],
+    "span": [256, 512, 1024],
     "block_t": [8, 16],
     "block_d": [64, 128],
-    "num_warps": [1, 2],
+    "num_warps": [1],
 }
 
 
@@ -154,8 +207,8 @@ def kernel_function(
     x: torch.Tensor,
     offsets: torch.Tensor,
     reduction: str = "mean",
-    span: int = 256,
-    block_t: int = 16,
+    span: int = 1024,
+    block_t: int = 8,
     block_d: int = 128,
     num_warps: int = 1,
 ) -> torch.Tensor:

@@ -14,6 +14,46 @@ sources:
   - title: "PyTorch: torch.Tensor.index_add_"
     url: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_add_.html
     licence: BSD-3-Clause
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 2097152x128x65536
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 2.957
+  measured_ms: 0.6969
+  speedup: 4.243
+  floor_fraction: 0.1869
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 2097152x128x65536
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.018
+  measured_ms: 0.6969
+  speedup: 1.461
+  floor_fraction: 0.1869
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 2097152x128x65536
+  dtype: bfloat16
+  baseline: vendor library
+  baseline_ms: 5.9
+  measured_ms: 0.6969
+  speedup: 8.466
+  floor_fraction: 0.1869
 ---
 
 Segment s has the rows offsets[s] to offsets[s + 1] - 1 of the values. A program walks over the rows
@@ -27,7 +67,7 @@ import triton.language as tl
 
 TUNABLES = {
     "block_t": [8, 16, 32, 64],
-    "block_d": [64, 128],
+    "block_d": [32, 64, 128],
     "num_warps": [1, 4],
 }
 
@@ -58,8 +98,8 @@ def kernel_function(
     x: torch.Tensor,
     offsets: torch.Tensor,
     reduction: str = "mean",
-    block_t: int = 32,
-    block_d: int = 128,
+    block_t: int = 16,
+    block_d: int = 32,
     num_warps: int = 4,
 ) -> torch.Tensor:
     """The mean, or with reduction "sum" the sum, of each segment of `x` [T, D], any strides, given

@@ -14,6 +14,33 @@ sources:
   - title: "Gu, Dao: Mamba, linear-time sequence modeling with selective state spaces"
     url: https://arxiv.org/abs/2312.00752
     licence: CC-BY-4.0
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 1x8192x4096x16
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 87.83
+  measured_ms: 4.174
+  speedup: 21.04
+  floor_fraction: 0.01132
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 1x8192x4096x16
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 46.12
+  measured_ms: 4.174
+  speedup: 11.05
+  floor_fraction: 0.01132
 ---
 
 h[t] = exp(delta[t] A) h[t - 1] + delta[t] B[t] x[t], y[t] = C[t] h[t] + D x[t]. A program keeps

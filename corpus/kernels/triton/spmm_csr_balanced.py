@@ -19,6 +19,46 @@ sources:
   - title: "Yang, Buluc, Owens: Design principles for sparse matrix multiplication on the GPU"
     url: https://arxiv.org/abs/1803.08601
     licence: arXiv-nonexclusive
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 131072x131072x128x4194304
+  dtype: bfloat16
+  baseline: spmm-csr-plain
+  baseline_ms: 1.757
+  measured_ms: 0.24
+  speedup: 7.321
+  floor_fraction: 0.09094
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 131072x131072x128x4194304
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 9.905
+  measured_ms: 0.24
+  speedup: 41.27
+  floor_fraction: 0.09094
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 131072x131072x128x4194304
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.99
+  measured_ms: 0.24
+  speedup: 8.292
+  floor_fraction: 0.09094
 ---
 
 y = A x with A in CSR form: y[r] is the sum of values[i] x[columns[i]] over the nonzeros of row r.
@@ -44,10 +84,10 @@ import triton
 import triton.language as tl
 
 TUNABLES = {
-    "span": [256, 512],
+    "span": [256, 512, 1024],
     "block_k": [8, 16],
     "block_n": [64, 128],
-    "num_warps": [1, 2],
+    "num_warps": [1],
 }
 
 
@@ -159,7 +199,7 @@ def kernel_function(
     columns: torch.Tensor,
     values: torch.Tensor,
     x: torch.Tensor,
-    span: int = 256,
+    span: int = 1024,
     block_k: int = 16,
     block_n: int = 128,
     num_warps: int = 1,

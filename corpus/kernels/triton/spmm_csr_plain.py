@@ -14,6 +14,33 @@ sources:
   - title: "Yang, Buluc, Owens: Design principles for sparse matrix multiplication on the GPU"
     url: https://arxiv.org/abs/1803.08601
     licence: arXiv-nonexclusive
+verified:
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 131072x131072x128x4194304
+  dtype: bfloat16
+  baseline: eager
+  baseline_ms: 9.842
+  measured_ms: 1.742
+  speedup: 5.65
+  floor_fraction: 0.01253
+- gpu: NVIDIA H200
+  driver: 580.159.04
+  toolkit: '13.0'
+  torch: 2.11.0
+  triton: 3.6.0
+  date: 2026-11-28
+  shape: 131072x131072x128x4194304
+  dtype: bfloat16
+  baseline: torch.compile
+  baseline_ms: 1.991
+  measured_ms: 1.742
+  speedup: 1.143
+  floor_fraction: 0.01253
 ---
 
 y[r] is the sum of values[i] x[columns[i]] over the nonzeros of row r. A program walks over the
@@ -27,7 +54,7 @@ import triton.language as tl
 
 TUNABLES = {
     "block_k": [8, 16, 32, 64],
-    "block_n": [64, 128],
+    "block_n": [32, 64, 128],
     "num_warps": [1, 4],
 }
 
@@ -59,8 +86,8 @@ def kernel_function(
     columns: torch.Tensor,
     values: torch.Tensor,
     x: torch.Tensor,
-    block_k: int = 32,
-    block_n: int = 128,
+    block_k: int = 16,
+    block_n: int = 32,
     num_warps: int = 4,
 ) -> torch.Tensor:
     """The CSR matrix of `offsets` [M + 1], `columns` [nonzeros] and `values` [nonzeros] times `x`
