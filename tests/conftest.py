@@ -64,6 +64,7 @@ LONGEST = (
     "tests/corpus/test_kernels_memory.py",
     "tests/judge/evaluate/test_interpreted.py",
     "tests/corpus/test_kernels_measure.py",
+    "tests/ingest/test_hostile_sources.py",
     "tests/kb/test_context_short.py",
     "tests/agent/optimize/test_custom_op.py",
     "tests/benchmarks/optimize/test_lift.py",
@@ -307,6 +308,12 @@ def _judges_are_forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", popen)
         yield
+
+
+@pytest.fixture
+def judges_are_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that looks for judges among the children of its process."""
+    monkeypatch.setattr(subprocess, "Popen", subprocess.Popen.__base__)
 
 
 @pytest.fixture(scope="session")

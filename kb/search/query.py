@@ -7,7 +7,7 @@ from functools import cache, cached_property
 
 from kb.corpus.detection import Detector
 from kb.corpus.features import features, operators_named
-from kb.corpus.operators import lineage, operators_asked
+from kb.corpus.operators import operators_asked
 from kb.gpus import find_gpu, gpu_names
 from kb.index.reader import Generation
 from kb.index.state import TechniqueRecord
@@ -135,8 +135,8 @@ class QueryReader:
         length = max(len(self._lexical.query_tokens(query)), 1)
         alone = len(query.split()) == max(len(symbols), 1)
         sources = frozenset(self._sources.matches(words))
-        ops = {*self._ops.matches(words), *operators_named(spaced(rest))}
-        ops |= set(operators_asked(rest))
+        named = operators_named(spaced(rest))
+        ops = {*self._ops.matches(words), *named, *operators_asked(rest)}
         ops_apart = frozenset(ops)
         if techniques and ops:
             name_terms = self._techniques.terms_in(words)

@@ -206,6 +206,7 @@ def test_an_ingest_into_a_folder_one_may_only_read_is_one_line_and_reading_works
 
 
 def test_an_index_that_is_a_file_is_one_line(index, corpus, cli):
+    index.parent.mkdir(parents=True)
     index.write_text("not a folder")
     assert "Not a directory" in cli("ingest", corpus.root).error()
     assert "cannot read" in cli("query", "x").error()

@@ -123,7 +123,7 @@ def test_every_short_form_is_a_file_without_what_serves_the_checks(slug):
 def test_short_forms_are_short():
     sizes = sorted(count_tokens(form.bare) for form in map(form_of, TRITON) if form is not None)
     full = sorted(count_tokens(k.text) for k in TRITON.values())
-    assert sizes[len(sizes) // 2] <= 1200
+    assert sizes[len(sizes) // 2] <= 1250
     assert sizes[len(sizes) // 2] <= 0.7 * full[len(full) // 2]
 
 

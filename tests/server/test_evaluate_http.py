@@ -351,7 +351,7 @@ def test_a_full_queue_is_busy_until_something_is_cancelled(quiet, tmp_path):
     assert client.post("/v1/evaluate", json=body(), headers=headers).status_code == 202
 
 
-def test_an_evaluation_that_takes_too_long_is_ended(built, tmp_path):
+def test_an_evaluation_that_takes_too_long_is_ended(built, tmp_path, judges_are_processes):
     with judging_here(built / "index", tmp_path, evaluate_timeout=2) as judging:
         before = set(judges(os.getpid()))
         job = judging.send(kernel=IDLE)

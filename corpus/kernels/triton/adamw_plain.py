@@ -100,15 +100,15 @@ def kernel_function(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """One step of AdamW, number `step` from 1 -> new weights, first and second moments.
 
-    `params` [N] and `grads` [N] are in any float dtype, the moments [N] in float32, all contiguous.
-    `lengths` cuts them into the tensors of a model, one launch each.
+    `params` [N] and `grads` [N] are in any float dtype, the moments [N] in float32. `lengths` cuts
+    them into the tensors of a model, one launch each.
     """
-    given = (params, grads, exp_avgs, exp_avg_sqs)
-    if any(t.shape != (sum(lengths),) or not t.is_contiguous() for t in given):
-        raise ValueError(f"tensors must be contiguous and of {sum(lengths)} elements, the lengths'")
+    given = tuple(t.contiguous() for t in (params, grads, exp_avgs, exp_avg_sqs))
+    if any(t.shape != (sum(lengths),) for t in given):
+        raise ValueError(f"tensors must be of {sum(lengths)} elements, the sum of the lengths")
     if exp_avgs.dtype != torch.float32 or exp_avg_sqs.dtype != torch.float32 or step < 1:
         raise ValueError("moments must be float32, and steps count from 1")
-    outputs = tuple(torch.empty_like(t) for t in (params, exp_avgs, exp_avg_sqs))
+    outputs = tuple(torch.empty_like(t) for t in (given[0], *given[2:]))
     rate = lr / (1 - beta1**step)
     root = 1 / math.sqrt(1 - beta2**step)
     begin = 0

@@ -4,6 +4,7 @@ slug: attention-mla-plain
 title: Multi-head latent attention decode, one program for each sequence and block of heads
 op: attention-mla
 language: triton
+techniques: [tensor-cores]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 sizes:

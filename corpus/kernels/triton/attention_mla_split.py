@@ -388,6 +388,11 @@ def _combine_kernel(
     tl.store(out_ptr + out_at, result.to(out_ptr.dtype.element_ty), mask=dims < RANK)
 
 
+def _takes_tma(cache: torch.Tensor, rank: int) -> bool:
+    steps = (step * cache.element_size() for step in (*cache.stride()[:2], rank))
+    return cache.stride(2) == 1 and not any(at % 16 for at in (cache.data_ptr(), *steps))
+
+
 def _check(q: torch.Tensor, cache: torch.Tensor, rank: int, lengths: torch.Tensor | None) -> None:
     """Raise a ValueError for inputs that do not belong together."""
     if q.ndim != 3 or cache.ndim != 3 or q.shape[::2] != cache.shape[::2] or q.dtype != cache.dtype:
@@ -439,8 +444,8 @@ def kernel_function(
     0 is 0. `q` has any strides. 16-bit types on Hopper take tiles of 64 heads and 64 keys, whatever
     `block_h` and `block_n` are; `p_shared` leaves the weights in shared memory for the tensor cores
     there, instead of loading them into registers; `num_warps` and `num_stages` are for the others.
-    The rows of `cache` lie on 16-byte boundaries, and so do their rotary parts. Sets
-    Triton's allocator of the current context.
+    The rows of `cache` lie on 16-byte boundaries, and so do their rotary parts; a cache laid out
+    otherwise is copied. Sets Triton's allocator of the current context.
     """
     _check(q, cache, rank, lengths)
     b, h, width = q.shape
@@ -451,12 +456,12 @@ def kernel_function(
     if keys == 0:
         return out.zero_()
     size = cache.element_size()
-    aligned = (cache.data_ptr(), *(step * size for step in (*cache.stride()[:2], rank)))
-    if cache.stride(2) != 1 or any(at % 16 for at in aligned):
+    if not _takes_tma(cache, rank):
+        cache = cache.clone(memory_format=torch.contiguous_format)
+    if not _takes_tma(cache, rank):
         raise ValueError(
-            "TMA reads the cache: its last stride must be 1, and its address, other strides and"
-            f" rank multiples of 16 bytes, not strides {cache.stride()} and rank {rank} of {size}"
-            " bytes each; pad the rows"
+            f"TMA reads the cache: its {width} columns and rank {rank}, of {size} bytes each, must"
+            " be multiples of 16 bytes; pad the rows"
         )
     block_h = min(block_h, max(MIN_DOT, triton.next_power_of_2(h)))
     if size == 4:

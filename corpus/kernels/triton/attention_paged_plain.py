@@ -4,6 +4,7 @@ slug: attention-paged-plain
 title: Decode attention over a paged cache, one program for each sequence and key head
 op: attention-paged
 language: triton
+techniques: [tensor-cores]
 architectures: [sm_80]
 dtypes: [float32, float16, bfloat16]
 sizes:

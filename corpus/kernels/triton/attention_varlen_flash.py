@@ -4,7 +4,7 @@ slug: attention-varlen-flash
 title: Causal attention of packed sequences of any lengths, longest tiles first, without padding
 op: attention-varlen
 language: triton
-techniques: [flash-attention, load-balancing, structural-sparsity]
+techniques: [flash-attention, load-balancing, structural-sparsity, tma-host-descriptor]
 architectures: [sm_90]
 dtypes: [float32, float16, bfloat16]
 sizes:
