@@ -13,7 +13,7 @@ check_params: {block: 512}
 sources:
   - title: "Loshchilov, Hutter: Decoupled weight decay regularization"
     url: https://arxiv.org/abs/1711.05101
-    licence: arXiv-nonexclusive
+    licence: proprietary
   - title: "PyTorch: torch.optim.AdamW"
     url: https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html
     licence: BSD-3-Clause

@@ -17,7 +17,7 @@ sources:
     licence: proprietary
   - title: "Gupta et al.: Deep learning with limited numerical precision"
     url: https://arxiv.org/abs/1502.02551
-    licence: arXiv-nonexclusive
+    licence: proprietary
   - title: "Triton: triton.language.randint4x"
     url: https://triton-lang.org/main/python-api/generated/triton.language.randint4x.html
     licence: MIT

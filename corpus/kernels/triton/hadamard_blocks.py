@@ -14,10 +14,10 @@ check_params: {elements: 1024, programs: 3}
 sources:
   - title: "Ashkboos et al.: QuaRot, outlier-free 4-bit inference in rotated LLMs"
     url: https://arxiv.org/abs/2404.00456
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "Agarwal et al.: HadaCore, tensor core accelerated Hadamard transform kernel"
     url: https://arxiv.org/abs/2412.08832
-    licence: CC-BY-4.0
+    licence: proprietary
 verified:
 - gpu: NVIDIA H200
   driver: 580.159.04

@@ -14,7 +14,7 @@ check_params: {tile: 256}
 sources:
   - title: "Kwon et al.: Efficient memory management for LLM serving with PagedAttention"
     url: https://arxiv.org/abs/2309.06180
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "Su et al.: RoFormer, enhanced transformer with rotary position embedding"
     url: https://arxiv.org/abs/2104.09864
     licence: proprietary

@@ -15,10 +15,10 @@ check_params: {chunk: 16, block_d: 16, block_e: 32, programs: 1}
 sources:
   - title: "Yang et al.: Gated linear attention transformers with hardware-efficient training"
     url: https://arxiv.org/abs/2312.06635
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "Dao, Gu: Transformers are SSMs (structured state space duality)"
     url: https://arxiv.org/abs/2405.21060
-    licence: CC-BY-4.0
+    licence: proprietary
 verified:
 - gpu: NVIDIA H200
   driver: 580.159.04

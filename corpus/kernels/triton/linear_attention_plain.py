@@ -13,7 +13,7 @@ check_params: {block_e: 32}
 sources:
   - title: "Katharopoulos et al.: Transformers are RNNs, fast transformers with linear attention"
     url: https://arxiv.org/abs/2006.16236
-    licence: arXiv-nonexclusive
+    licence: proprietary
 verified:
 - gpu: NVIDIA H200
   driver: 580.159.04

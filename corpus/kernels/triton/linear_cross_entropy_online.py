@@ -14,7 +14,7 @@ check_params: {block_m: 32, block_v: 32, block_k: 32, steps: 2, programs: 2}
 sources:
   - title: "Wijmans et al.: Cut your losses in large-vocabulary language models"
     url: https://arxiv.org/abs/2411.09009
-    licence: arXiv-nonexclusive
+    licence: proprietary
   - title: "Milakov, Gimelshein: Online normalizer calculation for softmax"
     url: https://arxiv.org/abs/1805.02867
     licence: arXiv-nonexclusive

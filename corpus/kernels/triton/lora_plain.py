@@ -14,10 +14,10 @@ check_params: {block_n: 32, block_k: 32}
 sources:
   - title: "Chen et al.: Punica, multi-tenant LoRA serving"
     url: https://arxiv.org/abs/2310.18547
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "Hu et al.: LoRA, low-rank adaptation of large language models"
     url: https://arxiv.org/abs/2106.09685
-    licence: arXiv-nonexclusive
+    licence: proprietary
 verified:
 - gpu: NVIDIA H200
   driver: 580.159.04

@@ -14,10 +14,10 @@ check_params: {tile: 128, programs: 6, scan_from: 4}
 sources:
   - title: "Shazeer et al.: Outrageously large neural networks, the sparsely-gated MoE layer"
     url: https://arxiv.org/abs/1701.06538
-    licence: arXiv-nonexclusive
+    licence: proprietary
   - title: "Gale et al.: MegaBlocks, efficient sparse training with mixture-of-experts"
     url: https://arxiv.org/abs/2211.15841
-    licence: arXiv-nonexclusive
+    licence: proprietary
   - title: "Triton: triton.language.gather"
     url: https://triton-lang.org/main/python-api/generated/triton.language.gather.html
     licence: MIT

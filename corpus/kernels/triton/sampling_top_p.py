@@ -14,7 +14,7 @@ check_params: {held: 64, segment: 16, capacity: 64, block: 8192}
 sources:
   - title: "Holtzman et al.: The curious case of neural text degeneration"
     url: https://arxiv.org/abs/1904.09751
-    licence: arXiv-nonexclusive
+    licence: proprietary
   - title: "Alabi and others: Fast k-Selection Algorithms for Graphics Processing Units"
     url: https://doi.org/10.1145/2133803.2345676
     licence: proprietary

@@ -15,7 +15,7 @@ check_params: {block_t: 2, block_d: 32, programs: 6}
 sources:
   - title: "Gu, Dao: Mamba, linear-time sequence modeling with selective state spaces"
     url: https://arxiv.org/abs/2312.00752
-    licence: CC-BY-4.0
+    licence: proprietary
   - title: "Blelloch: Prefix sums and their applications"
     url: https://www.cs.cmu.edu/~guyb/papers/Ble93.pdf
     licence: proprietary

@@ -13,7 +13,7 @@ check_params: {block_d: 32}
 sources:
   - title: "Gu, Dao: Mamba, linear-time sequence modeling with selective state spaces"
     url: https://arxiv.org/abs/2312.00752
-    licence: CC-BY-4.0
+    licence: proprietary
 verified:
 - gpu: NVIDIA H200
   driver: 580.159.04

@@ -18,7 +18,7 @@ sources:
     licence: proprietary
   - title: "Yang, Buluc, Owens: Design principles for sparse matrix multiplication on the GPU"
     url: https://arxiv.org/abs/1803.08601
-    licence: arXiv-nonexclusive
+    licence: proprietary
 verified:
 - gpu: NVIDIA H200
   driver: 580.159.04

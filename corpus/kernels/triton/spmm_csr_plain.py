@@ -13,7 +13,7 @@ check_params: {block_k: 16, block_n: 64}
 sources:
   - title: "Yang, Buluc, Owens: Design principles for sparse matrix multiplication on the GPU"
     url: https://arxiv.org/abs/1803.08601
-    licence: arXiv-nonexclusive
+    licence: proprietary
 verified:
 - gpu: NVIDIA H200
   driver: 580.159.04
