@@ -21,6 +21,9 @@ MOST_FOR_TWICE = 3.0
 # Eight times this text takes a second where the time is quadratic.
 _SMALL = 1_500
 _QUICK = 0.001
+# How much longer eight times the text may take, if its time is not to be looked at closer. Of what
+# grows as a n + b n^2 this lets nothing pass whose growth at the longest texts is above the bound.
+_NEARLY_LINEAR = 10.0
 _TRIES = 8
 _SAMPLES = 4
 _NAMED = re.compile(r"\bre\.")
@@ -209,18 +212,29 @@ def growth(use: Use) -> tuple[float, str]:
 
 
 def _growth(pattern: re.Pattern[Any], method: str, unit: str) -> float:
-    """How many times the time grows with twice the text; 0 where even long text takes no time."""
-    once = longer = math.inf
-    for _ in range(_TRIES):  # the least times are those that nothing else on the machine lengthened
-        once = min([once] + [_seconds(pattern, method, unit, _SMALL) for _ in range(3)])
-        # Of what already takes long the longest text would take minutes.
-        doublings = 3 if once < 10 * _QUICK else 1
-        longer = min(longer, _seconds(pattern, method, unit, _SMALL << doublings))
-        if longer < _QUICK:
-            return 0.0
-        if longer < MOST_FOR_TWICE**doublings * once:
+    """How many times the time grows with twice the text; 0 where even long text takes no time.
+
+    The least of several times is the one that nothing else on the machine lengthened.
+    """
+    size = _SMALL
+    once = min(_seconds(pattern, method, unit, size) for _ in range(3))
+    if once < _QUICK:
+        longer = math.inf
+        for _ in range(_TRIES):
+            longer = min(longer, _seconds(pattern, method, unit, 8 * size))
+            if longer < _QUICK:
+                return 0.0
+            if longer < _NEARLY_LINEAR * once:
+                return float((longer / once) ** (1 / 3))
+        size, once = 8 * size, longer
+    # Four times the text, for a factor of noise weighs half as much in the growth for twice of it.
+    fourfold = math.inf
+    for _ in range(_TRIES):
+        fourfold = min(fourfold, _seconds(pattern, method, unit, 4 * size))
+        if fourfold < MOST_FOR_TWICE**2 * once:
             break
-    return float((longer / max(once, 1e-9)) ** (1 / doublings))
+        once = min(once, _seconds(pattern, method, unit, size))
+    return math.sqrt(fourfold / max(once, 1e-9))
 
 
 def _seconds(pattern: re.Pattern[Any], method: str, unit: str, size: int) -> float:

@@ -121,10 +121,12 @@ def test_every_short_form_is_a_file_without_what_serves_the_checks(slug):
 
 
 def test_short_forms_are_short():
-    sizes = sorted(count_tokens(form.bare) for form in map(form_of, TRITON) if form is not None)
-    full = sorted(count_tokens(k.text) for k in TRITON.values())
-    assert sizes[len(sizes) // 2] <= 1250
-    assert sizes[len(sizes) // 2] <= 0.7 * full[len(full) // 2]
+    sizes = {slug: count_tokens(form.bare) for slug in TRITON if (form := form_of(slug))}
+    assert len(sizes) > 0.95 * len(TRITON)
+    for slug, size in sizes.items():
+        assert size <= 0.7 * count_tokens(TRITON[slug].text), slug
+    # What half of them take depends on which kernels the corpus has.
+    assert sorted(sizes.values())[len(sizes) // 2] <= 1250
 
 
 # One of each shape of file: hooks, options, descriptors, helpers, several kernels.
