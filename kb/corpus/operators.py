@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from kb.patterns import AnyOf, any_of, encoded
+from kb.patterns import AnyOf, Screen, any_of, encoded
 from kb.vocabulary import read_data
 
 _WORD = re.compile(r"[a-z0-9]+")
@@ -43,7 +43,9 @@ def operators_asked(text: str, *, symbol: bool = False) -> tuple[str, ...]:
         Names of `kb/data/operators.yaml`, in its order; of one family, the closest kind first.
     """
     table, words = _vocabulary(), encoded(_normalized_words(text))
-    ops = {op for op, operator in table.items() if operator.names and operator.names.search(words)}
+    named, screen = _named_anywhere()
+    candidates = (named[place] for place in screen.candidates(words))
+    ops = {op for op, names in candidates if names.search(words)}
     if symbol and not ops:
         ops = {
             op
@@ -122,3 +124,10 @@ def _vocabulary() -> dict[str, _Operator]:
             any_of(marks.get("general", ())),
         )
     return operators
+
+
+@cache
+def _named_anywhere() -> tuple[list[tuple[str, AnyOf]], Screen]:
+    """Operators with what names them wherever it stands, and which of these may match a text."""
+    named = [(op, operator.names) for op, operator in _vocabulary().items() if operator.names]
+    return named, Screen([names.source for _, names in named])
