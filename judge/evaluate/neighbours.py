@@ -2,9 +2,9 @@
 
 A loss is one number. If eager's roundings cancel in it by chance, twice eager's error is too
 strict a bound: the same sums in another order may err more. So eager's error is also taken on a
-few neighbours of the inputs before a kernel that is nearly right is called wrong. If the number is
-no larger than a few roundings of what it is computed from, such as a divergence of two nearly equal
-distributions, those roundings are allowed.
+few neighbours of the inputs before a kernel that is nearly right is called wrong. What it errs by
+may be a few roundings of what it is computed from, as in a divergence of two nearly equal
+distributions: where that is a small part of the number, it is allowed.
 """
 
 import math
@@ -23,9 +23,11 @@ from judge.evaluate.stage import FEW, STEPS, Stage
 # Of errors that are spread like a normal distribution, the largest of eight exceeds 0.4 standard
 # deviations in all but one case of a thousand; a single one in two of three.
 _NEIGHBOURS = 8
-# Beyond so many times its bound a result is wrong, whatever the neighbours say; but for roundings
-# that are a small part of it, since eager's error, and the bound with it, can be next to nothing.
+# Beyond so many times its bound a result is wrong, whatever the neighbours say; but for roundings,
+# since eager's error, and the bound with it, can be next to nothing.
 _CLOSE = 64.0
+# Roundings are allowed without eager's doing the same only where they are so small a part of the
+# result: a kernel that writes zero errs by all of it.
 _SMALL_PART = 1 / 16
 # Roundings of numbers as large as the inputs, or as 1: probabilities are, whatever the inputs.
 _ROUNDINGS = 8 * 2.0**-24
@@ -44,9 +46,13 @@ def is_close(case: Case, roundings: float) -> bool:
         return False
     if not math.isfinite(case.max_abs or 0.0):  # NaN or infinities out of place
         return False
-    if math.isinf(ratio) or ratio <= _CLOSE * norm:
-        return True
-    return (case.max_abs or 0.0) <= roundings and ratio <= _SMALL_PART
+    return _is_nearly_right(case) or (case.max_abs or 0.0) <= roundings
+
+
+def _is_nearly_right(case: Case) -> bool:
+    """Whether it errs by a few times its bound, or where zero was to come out."""
+    ratio = case.norm_ratio or 0.0
+    return math.isinf(ratio) or ratio <= _CLOSE * (case.tolerance or 0.0)
 
 
 def widen(stage: Stage, prepared: Prepared, case: Case) -> bool:
@@ -71,10 +77,12 @@ def widen(stage: Stage, prepared: Prepared, case: Case) -> bool:
     slack = _ROUNDINGS * max(1.0, _largest(prepared.pristine))
     if not is_close(case, slack):
         return False
-    limits = [
-        replace(limit, absolute=max(limit.absolute, slack)) if limit is not None and wide else limit
-        for limit, wide in zip(prepared.limits, is_few, strict=True)
-    ]
+    limits = list(prepared.limits)
+    if _is_nearly_right(case) or (case.norm_ratio or 0.0) <= _SMALL_PART:
+        limits = [
+            replace(limit, absolute=max(limit.absolute, slack)) if limit and wide else limit
+            for limit, wide in zip(limits, is_few, strict=True)
+        ]
     for number in range(_NEIGHBOURS):
         try:
             got, oracle = stage.nearby(prepared, number)

@@ -65,8 +65,8 @@ def kernel_function(x, y):
 
 @pytest.fixture
 def judge(interpreting, tmp_path: Path):
-    def run(mistake: str = "") -> Evaluation:
-        (tmp_path / "problem.py").write_text(PROBLEM)
+    def run(mistake: str = "", *, spread: str = "32") -> Evaluation:
+        (tmp_path / "problem.py").write_text(PROBLEM.replace("/ 32", f"/ {spread}"))
         (tmp_path / "kernel.py").write_text(KERNEL.replace("{mistake}", mistake))
         options = Options(interpret=True, timing=False, trust=True)
         return evaluate(
@@ -87,6 +87,18 @@ def test_a_mistake_of_a_fiftieth_is_wrong_there_as_well(judge) -> None:
     assert found.verdict is Verdict.WRONG
 
 
+@pytest.mark.parametrize("spread", ["512", "1024"])
+def test_a_right_kernel_is_not_wrong_where_the_loss_is_a_few_roundings(judge, spread) -> None:
+    # The loss is 4e-6 or 1e-6: of these the roundings of numbers near 6 are up to a tenth.
+    found = judge(spread=spread)
+    assert found.verdict in {Verdict.CORRECT, Verdict.INCONCLUSIVE}, found.reasons
+
+
+def test_who_writes_zero_there_is_not_right(judge) -> None:
+    found = judge(" * 0", spread="512")
+    assert found.verdict not in {Verdict.CORRECT, Verdict.INCONCLUSIVE}, found.reasons
+
+
 FAILED = Case(
     shape="full", kind="normal", seed_index=0, counted=True, passed=False, max_abs=1e-3,
     norm_ratio=1e-4, max_rel=1e-4, tolerance=5e-6, tolerance_max_rel=5e-5, problem="off",
@@ -100,7 +112,8 @@ FAILED = Case(
         ({"norm_ratio": float("inf"), "max_rel": float("inf")}, True),  # zero was to come out
         ({"norm_ratio": 1e-3}, False),
         ({"norm_ratio": 1e-2, "max_rel": 1e-2, "max_abs": 4e-7}, True),  # a few roundings
-        ({"norm_ratio": 1.0, "max_rel": 1.0, "max_abs": 4e-7}, False),  # it wrote a zero
+        ({"norm_ratio": 0.1, "max_rel": 0.1, "max_abs": 4e-7}, True),  # eager may as well
+        ({"norm_ratio": 0.1, "max_rel": 0.1}, False),
         ({"norm_ratio": 1e-7, "max_rel": 1e-7}, False),  # it wrote its inputs, or beside them
         ({"max_abs": float("inf"), "norm_ratio": float("inf")}, False),
         ({"passed": True}, False),
