@@ -21,8 +21,8 @@ from judge.worker.modules import execute, member
 from judge.worker.problem import apply_to_fakes, move
 from judge.worker.seeds import seed_everything
 
-# A problem of a few layers has tens of nodes; what has more is no single operator.
-MAX_NODES: Final = 2000
+# A problem of a few layers has tens of nodes, a loop over time steps some thousands.
+MAX_NODES: Final = 20_000
 
 # What export raises where a branch or a size depends on values.
 _BY_VALUES: Final = frozenset({"GuardOnDataDependentSymNode", "DataDependentOutputException"})

@@ -221,7 +221,7 @@ class GraphNode(Message):
 class Graph(Reply):
     """The model's operators in the order of execution, without in-place ones."""
 
-    nodes: list[GraphNode] = Field(default_factory=list, max_length=2000)
+    nodes: list[GraphNode] = Field(default_factory=list, max_length=20_000)
     outputs: list[JsonValue] = Field(default_factory=list, max_length=200)
     """What the model returns, as arguments are written."""
     updates: list[Label] = Field(default_factory=list, max_length=2000)

@@ -328,6 +328,23 @@ def helpers(text: str) -> list[str]:
     return [helper for name, helper in _HELPERS.items() if f"{name}(" in text]
 
 
+def template_of(node: Any) -> str | None:
+    """An operator as a Triton expression with `{0}`, `{1}` … for its arguments; None where there
+    is none. Arguments that are not given are numbers in it."""
+    short = _short(node)
+    template = _EXPRESSIONS.get(short) or _power(node) or _CONDITIONS.get(short)
+    if template is None or len(node.args) > _MOST_ARGUMENTS.get(short, len(node.args)):
+        return None
+    if set(node.kwargs) - _NAMED_ARGUMENTS.get(short, frozenset()):
+        return None
+    given = len(node.args)
+
+    def place(match: re.Match[str]) -> str:
+        return f"{{{match[1]}}}" if int(match[1]) < given else f"({match[2] or '0.0'})"
+
+    return _PLACE.sub(place, template)
+
+
 def expression(node: Any, values: Mapping[str, str]) -> str:
     """One step as Triton code, from the names of its operands' values."""
 

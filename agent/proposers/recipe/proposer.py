@@ -12,6 +12,7 @@ from agent.proposers.recipe.adapt import AdaptedFile, CannotAdaptError, adapt, f
 from agent.proposers.recipe.carry import Recipe
 from agent.proposers.recipe.catalog import Catalog
 from agent.proposers.recipe.core import FLOATS, Core
+from agent.proposers.recipe.lanes.region import region_of
 from agent.proposers.recipe.operators import Recognition, recognise
 from agent.proposers.recipe.rewrites import rewrite_graph
 from judge.graph import Graph, export_graph
@@ -31,6 +32,9 @@ _MOST_WAYS = 3
 # Of the knowledge base: kernels that stream through memory, and the technique of a fused chain.
 _STREAMING = "scale"
 _FUSION = "kernel-fusion"
+
+# Beyond these a graph is a loop over time steps, for which the knowledge base's kernels are not.
+_MOST_OPERATORS = 2000
 
 Export = Callable[[str, str, str | None], Graph]
 
@@ -112,6 +116,19 @@ class RecipeProposer(Proposer):
         graph = replace(graph, triangles=_triangles(graph, state.problem.source))
         if not graph.computed:
             raise CannotAdaptError("the model computes nothing")
+        in_lanes = self._in_lanes(graph, state)
+        try:
+            return [*in_lanes, *self._from_catalog(graph, state)][:_MOST]
+        except CannotAdaptError as error:
+            if not in_lanes:
+                raise
+            self.notes = (str(error),)
+            return in_lanes
+
+    def _from_catalog(self, graph: Graph, state: SearchState) -> list[Proposal]:
+        """Proposals with kernels of the catalog, for the graph and its rewritten form."""
+        if len(graph.computed) > _MOST_OPERATORS:
+            raise CannotAdaptError(f"the graph has more than {_MOST_OPERATORS} operators")
         changed = rewrite_graph(graph)
         if changed is None:
             return self._adapt_graph(graph, state)
@@ -165,6 +182,43 @@ class RecipeProposer(Proposer):
         if not by_source:
             raise CannotAdaptError(f"no proposals: {self.notes[0] if self.notes else 'none fits'}")
         return list(by_source.values())[:_MOST]
+
+    def _in_lanes(self, graph: Graph, state: SearchState) -> list[Proposal]:
+        """Files in which one kernel computes all that a lane can by itself: loops over time steps,
+        small vectors and matrices. What is left is PyTorch's, or the catalog's."""
+        region = region_of(graph)
+        if region is None:
+            return []
+        own = (region.core, region.recipe)
+        kernels = _Kernels(self._catalog, graph, state)
+        rest: Sequence[Core] = ()
+        if len(graph.computed) - len(own[0].nodes) <= _MOST_OPERATORS:
+            rest = recognise(
+                graph, lambda core: core.nodes.isdisjoint(own[0].nodes) and bool(kernels.of(core))
+            ).cores
+        proposals = []
+        for more in ([(core, kernels.of(core)[0]) for core in rest], []):
+            try:
+                adapted = adapt(graph, [own, *more], state.problem.stem)
+            except KbError:
+                continue
+            slugs = _with_counts([recipe.slug for _, recipe in more])
+            note = f"one lane a thread: {len(own[0].nodes)} of {len(graph.computed)} operators"
+            note += f", {region.loops} loops" * bool(region.loops) + f"; {slugs}" * bool(slugs)
+            if adapted.beside:
+                note += "; beside: " + ", ".join(f"{name} by PyTorch" for name in adapted.beside)
+            proposals.append(
+                Proposal(
+                    source=adapted.source,
+                    proposer=self.name,
+                    family=_FUSION,
+                    hypothesis=Hypothesis(
+                        claim="what is small for each lane fits its registers: one launch does all"
+                    ),
+                    note=note,
+                )
+            )
+        return proposals[: 2 if rest else 1]
 
     def _elementwise(self, graph: Graph, state: SearchState) -> Proposal | None:
         """A model of elementwise operators alone as one kernel, in the form of the knowledge

@@ -1,0 +1,1 @@
+"""Kernels that compute a whole graph for one lane a thread: small dimensions are unrolled."""

@@ -1,0 +1,315 @@
+"""PyTorch's operators over arrays of expressions: views as NumPy's, arithmetic as steps."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+
+from agent.proposers.recipe import fuse
+from agent.proposers.recipe.lanes.elements import (
+    Element,
+    Lanes,
+    UnsupportedError,
+    array,
+    contracted,
+    pointwise,
+    reduced,
+)  # fmt: skip
+from agent.proposers.recipe.lanes.templates import (
+    BOTH,
+    EITHER,
+    MAXIMUM,
+    MINIMUM,
+    ON_BOOLS,
+    TEMPLATES,
+)  # fmt: skip
+from agent.proposers.recipe.lanes.views import Views
+from judge.graph import reference
+from judge.worker import messages as m
+
+_COPIES: Final = frozenset({"alias", "clone", "contiguous", "detach", "lift_fresh_copy"})
+_RESHAPES: Final = frozenset({"view", "reshape", "_unsafe_view", "flatten", "unflatten"})
+_FILLED: Final[Mapping[str, float]] = {"zeros": 0.0, "ones": 1.0, "zeros_like": 0.0,
+    "ones_like": 1.0, "new_zeros": 0.0, "new_ones": 1.0}  # fmt: skip
+# Each has a method.
+_OPERATORS: Final = frozenset({
+    "addmm", "all", "amax", "amin", "any", "bmm", "cat", "chunk", "constant_pad_nd", "copy",
+    "cumprod", "cumsum", "dot", "einsum", "expand", "flip", "linalg_cross", "linalg_vector_norm",
+    "linear", "log_softmax", "logsumexp", "matmul", "mean", "mm", "mv", "pad", "permute", "prod",
+    "select", "select_scatter", "slice", "slice_scatter", "softmax", "split", "split_with_sizes",
+    "squeeze", "stack", "std", "sum", "t", "transpose", "unbind", "unfold", "unsqueeze", "var",
+})  # fmt: skip
+# Beside a dtype.
+_NAMED_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "var": ("correction", "keepdim"), "std": ("correction", "keepdim"), "linalg_cross": ("dim",),
+}  # fmt: skip
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Operators(Views):
+    """What operators of a graph are in each lane."""
+
+    def evaluate(self, node: m.GraphNode) -> Lanes | list[Lanes]:
+        """The results of an operator whose operands are among the values.
+
+        Raises
+        ------
+        UnsupportedError
+            Lanes cannot compute it by themselves.
+        """
+        value = self._evaluate(node)
+        results = value if isinstance(value, list) else [value]
+        for result, tensor in zip(results, node.tensors, strict=True):
+            sizes = [
+                size if axis is None else self._sizes[axis]
+                for size, axis in zip(result.elements.shape, result.axes, strict=True)
+            ]
+            if sizes != list(tensor.shape):
+                raise UnsupportedError("an operator of another form")
+        return value
+
+    def _evaluate(self, node: m.GraphNode) -> Lanes | list[Lanes]:
+        short = node.op.removeprefix("aten.")
+        base = short.partition(".")[0]
+        if node.op == "getitem":
+            source = self.values[cast("str", reference(node.args[0]))]
+            assert isinstance(source, list)
+            return source[cast("int", node.args[1])]
+        made = self._made(node, base)
+        if made is not None:
+            return made
+        template = self._template(node, short)
+        if template is not None:
+            return pointwise(self._steps, template, [self._operand(arg) for arg in node.args])
+        if base in _COPIES and not node.kwargs:
+            return self._operand(node.args[0])
+        if base in _RESHAPES:
+            return self._reshape(self._operand(node.args[0]), self._shape(node))
+        known = {"dtype", *_NAMED_ARGUMENTS.get(base, ())}
+        if base not in _OPERATORS or not node.kwargs.keys() <= known:
+            raise UnsupportedError(f"{base} is no operator of lanes")
+        return cast("Lanes | list[Lanes]", getattr(self, f"_{base}")(node, *node.args))
+
+    def _template(self, node: m.GraphNode, short: str) -> str | None:
+        if any(reference(arg) is None and fuse.number(arg) is None for arg in node.args):
+            return None
+        if len(node.kwargs) == 1 and not node.kwargs.keys().isdisjoint(("alpha", "value")):
+            return _scaled(short, *node.kwargs.values())
+        if short == "_to_copy.default" and node.tensors[0].dtype == "bool":
+            return "tl.where({0} != 0.0, 1.0, 0.0)"
+        known = fuse.template_of(node)
+        if known is not None or node.kwargs:
+            return known
+        on_bools = ON_BOOLS.get(short) if node.tensors[0].dtype == "bool" else None
+        if short == "pow.Tensor_Scalar" and not float(cast("float", node.args[1])).is_integer():
+            return TEMPLATES["pow.Tensor_Tensor"]
+        return on_bools or TEMPLATES.get(short)
+
+    # What is made
+
+    def _made(self, node: m.GraphNode, base: str) -> Lanes | None:
+        """A tensor of the same number everywhere."""
+        if base in _FILLED:
+            value = _FILLED[base]
+        elif base in ("full", "full_like", "new_full"):
+            value = fuse.number(node.args[-1]) or 0.0
+        elif base == "scalar_tensor":
+            value = fuse.number(node.args[0]) or 0.0
+        elif base == "arange" and node.op == "aten.arange.default":
+            axes = self.axes_of(self._shape(node))
+            if axes != (None,):
+                raise UnsupportedError("numbers of lanes")
+            return Lanes(array([float(i) for i in range(self._shape(node)[0])], (-1,)), axes)
+        else:
+            return None
+        axes = self.axes_of(self._shape(node))
+        shape = [1 if a is not None else s for s, a in zip(self._shape(node), axes, strict=True)]
+        if math.prod(shape) > self._most:
+            raise UnsupportedError("a lane has too much to compute")
+        return Lanes(array([value] * math.prod(shape), shape), axes)
+
+    # Reductions over small dimensions
+
+    def _reduce(
+        self, x: Any, dims: Any, keep: Any, function: Callable[[list[Element]], Element]
+    ) -> Lanes:
+        value = self._operand(x)
+        if value.elements.size > self._most:
+            raise UnsupportedError("a lane has too much to compute")
+        places = range(value.rank) if dims in (None, []) else dims
+        places = [places] if isinstance(places, int) else places
+        return reduced(value, places, bool(keep), function)
+
+    def _fold(self, template: str) -> Callable[[list[Element]], Element]:
+        def fold(row: list[Element]) -> Element:
+            total = row[0]
+            for element in row[1:]:
+                total = self._steps.add(template, total, element)
+            return total
+
+        return fold
+
+    def _total(self, row: list[Element]) -> Element:
+        return self._fold("{0} + {1}")(row)
+
+    def _mean_of(self, row: list[Element]) -> Element:
+        return self._steps.add("{0} * {1}", self._total(row), 1.0 / len(row))
+
+    def _variance_of(self, row: list[Element], correction: float) -> Element:
+        mean = self._mean_of(row)
+        squares = [self._steps.add("({0} - {1}) * ({0} - {1})", each, mean) for each in row]
+        return self._steps.add("{0} / {1}", self._total(squares), max(len(row) - correction, 0.0))
+
+    def _top(self, row: list[Element]) -> Element:
+        """What exponents are taken from: the largest element, where it is finite."""
+        top = self._fold("tl.maximum({0}, {1})")(row)
+        return self._steps.add('tl.where(tl.abs({0}) < float("inf"), {0}, 0.0)', top)
+
+    def _log_sum_exp(self, row: list[Element]) -> Element:
+        top = self._top(row)
+        powers = [self._steps.add("tl.exp({0} - {1})", each, top) for each in row]
+        return self._steps.add("tl.log({0}) + {1}", self._total(powers), top)
+
+    def _sum(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
+        return self._reduce(x, dims, keep, self._total)
+
+    def _mean(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
+        return self._reduce(x, dims, keep, self._mean_of)
+
+    def _prod(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
+        return self._reduce(x, dims, keep, self._fold("{0} * {1}"))
+
+    def _amax(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
+        return self._reduce(x, dims, keep, self._fold(MAXIMUM))
+
+    def _amin(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
+        return self._reduce(x, dims, keep, self._fold(MINIMUM))
+
+    def _any(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
+        return self._reduce(x, dims, keep, self._fold(EITHER))
+
+    def _all(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
+        return self._reduce(x, dims, keep, self._fold(BOTH))
+
+    def _logsumexp(self, _: m.GraphNode, x: Any, dims: Any, keep: Any = False) -> Lanes:
+        return self._reduce(x, dims, keep, self._log_sum_exp)
+
+    def _var(self, node: m.GraphNode, x: Any, dims: Any = None, *more: Any) -> Lanes:
+        correction: Any = node.kwargs.get("correction", 1 if not more or more[0] is True else 0)
+        keep = node.kwargs.get("keepdim", more[1] if len(more) > 1 else False)
+        return self._reduce(x, dims, keep, lambda row: self._variance_of(row, correction or 0))
+
+    def _std(self, node: m.GraphNode, x: Any, dims: Any = None, *more: Any) -> Lanes:
+        variance = self._var(node, x, dims, *more)
+        return pointwise(self._steps, "tl.sqrt({0})", [variance])
+
+    def _linalg_vector_norm(
+        self, _: m.GraphNode, x: Any, order: Any = 2, dims: Any = None, keep: Any = False
+    ) -> Lanes:
+        if order != 2:
+            raise UnsupportedError("a norm of another order")
+
+        def norm(row: list[Element]) -> Element:
+            squares = [self._steps.add("{0} * {0}", each) for each in row]
+            return self._steps.add("tl.sqrt({0})", self._total(squares))
+
+        return self._reduce(x, dims, keep, norm)
+
+    def _softmax(self, _: m.GraphNode, x: Any, dim: int, *_dtype: Any) -> Lanes:
+        powers = pointwise(self._steps, "tl.exp({0})", [self._below_top(x, dim)])
+        total = reduced(powers, [dim], True, self._total)
+        return pointwise(self._steps, "{0} / {1}", [powers, total])
+
+    def _log_softmax(self, _: m.GraphNode, x: Any, dim: int, *_dtype: Any) -> Lanes:
+        below = self._below_top(x, dim)
+        powers = pointwise(self._steps, "tl.exp({0})", [below])
+        total = reduced(powers, [dim], True, self._total)
+        return pointwise(self._steps, "{0} - tl.log({1})", [below, total])
+
+    def _below_top(self, x: Any, dim: int) -> Lanes:
+        """Less the largest element; large ones would take the sum's digits otherwise."""
+        top = self._reduce(x, [dim], True, self._top)
+        return pointwise(self._steps, "{0} - {1}", [self._operand(x), top])
+
+    def _cumsum(self, _: m.GraphNode, x: Any, dim: int) -> Lanes:
+        return self._scan(x, dim, "{0} + {1}")
+
+    def _cumprod(self, _: m.GraphNode, x: Any, dim: int) -> Lanes:
+        return self._scan(x, dim, "{0} * {1}")
+
+    def _scan(self, x: Any, dim: int, template: str) -> Lanes:
+        value = self._operand(x)
+        place = value.small(dim)
+        elements = value.elements.copy()
+        rows = np.moveaxis(elements, place, 0)
+        for row in range(1, rows.shape[0]):
+            for at in np.ndindex(*rows.shape[1:]):
+                rows[(row, *at)] = self._steps.add(template, rows[(row - 1, *at)], rows[(row, *at)])
+        return Lanes(elements, value.axes)
+
+    def _linalg_cross(self, node: m.GraphNode, x: Any, y: Any, *dims: Any) -> Lanes:
+        dim: Any = node.kwargs.get("dim", dims[0] if dims else -1)
+        rank = len(self._shape(node))
+        place = dim % rank
+        parts = []
+        for first, second in ((1, 2), (2, 0), (0, 1)):
+            factors = [
+                self._select(node, factor, place - rank, index)
+                for factor, index in ((x, first), (y, second), (x, second), (y, first))
+            ]
+            parts.append(pointwise(self._steps, "{0} * {1} - {2} * {3}", factors))
+        axes = [*parts[0].axes[:place], None, *parts[0].axes[place:]]
+        return Lanes(np.stack([part.elements for part in parts], place), tuple(axes))
+
+    # Products
+
+    def _matmul(self, _: m.GraphNode, x: Any, y: Any) -> Lanes:
+        a, b = self._operand(x), self._operand(y)
+        batch = _LETTERS[: max(a.rank, b.rank, 2) - 2]
+        left = "y" if a.rank == 1 else batch[len(batch) - (a.rank - 2) :] + "xy"
+        right = "y" if b.rank == 1 else batch[len(batch) - (b.rank - 2) :] + "yz"
+        out = batch + "x" * (a.rank > 1) + "z" * (b.rank > 1)
+        return self._contract([(a, left), (b, right)], out)
+
+    _mm = _bmm = _mv = _dot = _matmul
+
+    def _linear(self, _: m.GraphNode, x: Any, weight: Any, bias: Any = None) -> Lanes:
+        a = self._operand(x)
+        lead = _LETTERS[: a.rank - 1]
+        made = self._contract([(a, lead + "y"), (self._operand(weight), "zy")], lead + "z")
+        if bias is None:
+            return made
+        return pointwise(self._steps, "{0} + {1}", [made, self._operand(bias)])
+
+    def _addmm(self, node: m.GraphNode, bias: Any, x: Any, y: Any) -> Lanes:
+        if node.kwargs:
+            raise UnsupportedError("a scaled product")
+        return pointwise(self._steps, "{0} + {1}", [self._matmul(node, x, y), self._operand(bias)])
+
+    def _einsum(self, _: m.GraphNode, text: str, parts: Sequence[Any], *_path: Any) -> Lanes:
+        left, arrow, out = text.replace(" ", "").partition("->")
+        labels = left.split(",")
+        if not arrow or "." in text or any(len({*each}) < len(each) for each in [*labels, out]):
+            raise UnsupportedError("an einsum of another form")
+        rest = [(self._operand(part), each) for part, each in zip(parts, labels, strict=True)]
+        while len(rest) > 2:  # the first two, with what the others need
+            later = {*out}.union(*(each for _, each in rest[2:]))
+            kept = "".join(dict.fromkeys(x for _, each in rest[:2] for x in each if x in later))
+            rest = [(self._contract(rest[:2], kept), kept), *rest[2:]]
+        return self._contract(rest, out)
+
+    def _contract(self, operands: Sequence[tuple[Lanes, str]], out: str) -> Lanes:
+        return contracted(self._steps, operands, out, self._most)
+
+
+def _scaled(short: str, factor: Any) -> str | None:
+    """An addition of a multiple."""
+    if not isinstance(factor, int | float):
+        return None
+    return {
+        "add.Tensor": f"{{0}} + {{1}} * {float(factor)!r}",
+        "sub.Tensor": f"{{0}} - {{1}} * {float(factor)!r}",
+        "addcmul.default": f"{{0}} + {{1}} * {{2}} * {float(factor)!r}",
+        "addcdiv.default": f"{{0}} + {{1}} / {{2}} * {float(factor)!r}",
+    }.get(short)
