@@ -102,6 +102,7 @@ def _region(graph: Graph, sizes: Sequence[int], most: int) -> Region:
     members, results = _members(graph, values.inside, values.operators, len(sizes))
     if len([name for name in members if graph[name].op != "getitem"]) < _LEAST_OPERATORS:
         raise UnsupportedError("there is little to compute")
+    longest = max(values.counts)
     outputs: list[Tensor] = []
     stores: list[Store] = []
     for out, name in enumerate(results):
@@ -109,9 +110,10 @@ def _region(graph: Graph, sizes: Sequence[int], most: int) -> Region:
         assert isinstance(value, Lanes)
         outputs.append(Tensor(graph.shape(name), value.axes, graph.dtype(name)))
         stores += _stores(out, value)
-    longest = max(values.counts)
     items = arrange(steps, stores, [count * 4 < longest for count in values.counts])
     loops = find_loops(steps, items)
+    if longest == 1 and not loops:
+        raise UnsupportedError("it is elementwise: a fused chain does the same")
     if len(items) - sum(loop.period * (loop.count - 1) for loop in loops) > _MOST_LINES:
         raise UnsupportedError("a lane has too much to compute")
     needed = _loaded(steps, items)
