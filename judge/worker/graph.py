@@ -16,13 +16,17 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from judge.worker.buffers import cast, default_dtype, dtype_name, dtype_of
-from judge.worker.messages import ExportGraph, Graph, GraphNode, GraphTensor, one_line
+from judge.worker.messages import (
+    MAX_NODES,
+    ExportGraph,
+    Graph,
+    GraphNode,
+    GraphTensor,
+    one_line,
+)  # fmt: skip
 from judge.worker.modules import execute, member
 from judge.worker.problem import apply_to_fakes, move
 from judge.worker.seeds import seed_everything
-
-# A problem of a few layers has tens of nodes, a loop over time steps some thousands.
-MAX_NODES: Final = 20_000
 
 # What export raises where a branch or a size depends on values.
 _BY_VALUES: Final = frozenset({"GuardOnDataDependentSymNode", "DataDependentOutputException"})

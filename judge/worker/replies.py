@@ -10,6 +10,9 @@ from judge.worker.tensors import InputSpec, Label, Message, Parameter, TensorSpe
 
 # An exception of untrusted code is reported as a type and one line of at most this length.
 MAX_ERROR_CHARS: Final = 500
+# A problem of a few layers has tens of nodes, a loop over time steps some thousands. A node takes
+# some 180 bytes of a reply, which may have a megabyte.
+MAX_NODES: Final = 5_000
 
 
 class Reply(Message):
@@ -221,7 +224,7 @@ class GraphNode(Message):
 class Graph(Reply):
     """The model's operators in the order of execution, without in-place ones."""
 
-    nodes: list[GraphNode] = Field(default_factory=list, max_length=20_000)
+    nodes: list[GraphNode] = Field(default_factory=list, max_length=MAX_NODES)
     outputs: list[JsonValue] = Field(default_factory=list, max_length=200)
     """What the model returns, as arguments are written."""
     updates: list[Label] = Field(default_factory=list, max_length=2000)

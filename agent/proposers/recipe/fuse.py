@@ -14,6 +14,9 @@ from judge.graph import Graph, reference
 
 FLOATS: Final = frozenset({"float32", "float16", "bfloat16"})
 
+# As PyTorch's, NaN where one of the two is.
+MAXIMUM: Final = "tl.where(({0} > {1}) | ({0} != {0}), {0}, {1})"
+MINIMUM: Final = "tl.where(({0} < {1}) | ({0} != {0}), {0}, {1})"
 _POWER: Final = "tl.exp({0} * {1:1.0})"
 _SOFTPLUS: Final = (
     f"tl.where({{0}} * {{1:1.0}} > {{2:20.0}}, {{0}}, tl.where({_POWER} < 0.02,"
@@ -53,8 +56,8 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     "clamp.default": "tl.where({0} < {1}, {1}, tl.where({0} > {2}, {2}, {0}))",
     "clamp_min.default": "tl.where({0} < {1}, {1}, {0})",
     "clamp_max.default": "tl.where({0} > {1}, {1}, {0})",
-    "maximum.default": "tl.where(({0} > {1}) | ({0} != {0}), {0}, {1})",
-    "minimum.default": "tl.where(({0} < {1}) | ({0} != {0}), {0}, {1})",
+    "maximum.default": MAXIMUM,
+    "minimum.default": MINIMUM,
     "where.self": "tl.where({0} != 0.0, {1}, {2})",
     "masked_fill.Scalar": "tl.where({1} != 0.0, {2}, {0})",
     "hardsigmoid.default": "tl.where({0} < -3.0, 0.0, tl.where({0} > 3.0, 1.0, {0} / 6.0 + 0.5))",
@@ -161,16 +164,21 @@ xN = xN.to(tl.float32)"""
 
 def expressible(graph: Graph, name: str) -> bool:
     """Whether an operator can be the last step of a chain."""
-    node = graph[name]
-    short = _short(node)
-    if short in _LOSSES and (len(node.args) < 3 or node.args[2] != 0):
-        return False
-    supported = short in _EXPRESSIONS or short in _LOSSES or _power(node) is not None
-    if not supported or not graph.is_tensor(name) or graph.dtype(name) not in FLOATS:
-        return False
-    if len(node.args) > _MOST_ARGUMENTS.get(short, len(node.args)):
-        return False
-    return _has_known_operands(graph, name)
+    return _short(graph[name]) not in _CONDITIONS and _joins(graph, name)
+
+
+def template_of(node: Any) -> str | None:
+    """An operator as a Triton expression with `{0}`, `{1}` … for its arguments; None where there
+    is none. Arguments that are not given are numbers in it."""
+    short, given = _short(node), len(node.args)
+    template = _EXPRESSIONS.get(short) or _power(node) or _CONDITIONS.get(short)
+    if short in _LOSSES and given > 2 and node.args[2] == 0:
+        template = _LOSSES[short]
+    if template is None or given > _MOST_ARGUMENTS.get(short, given):
+        return None
+    if set(node.kwargs) - _NAMED_ARGUMENTS.get(short, frozenset()):
+        return None  # x + alpha * y, a rounding mode
+    return _PLACE.sub(lambda m: f"{{{m[1]}}}" if int(m[1]) < given else m[2] or "0.0", template)
 
 
 def _short(node: Any) -> str:
@@ -188,16 +196,14 @@ def _power(node: Any) -> str | None:
 
 def _joins(graph: Graph, name: str) -> bool:
     """Whether an operator can be a step of a chain: conditions are, but not the last one."""
-    condition = graph[name].op.removeprefix("aten.") in _CONDITIONS
-    return (condition and _has_known_operands(graph, name)) or expressible(graph, name)
+    node = graph[name]
+    if template_of(node) is None or not _has_known_operands(graph, name):
+        return False
+    return _short(node) in _CONDITIONS or (graph.is_tensor(name) and graph.dtype(name) in FLOATS)
 
 
 def _has_known_operands(graph: Graph, name: str) -> bool:
-    node = graph[name]
-    kwargs = _NAMED_ARGUMENTS.get(_short(node), frozenset())
-    if set(node.kwargs) - kwargs:  # x + alpha * y, a rounding mode
-        return False
-    for arg in node.args:
+    for arg in graph[name].args:
         operand = reference(arg)
         if operand is None:
             if number(arg) is None:
@@ -328,37 +334,18 @@ def helpers(text: str) -> list[str]:
     return [helper for name, helper in _HELPERS.items() if f"{name}(" in text]
 
 
-def template_of(node: Any) -> str | None:
-    """An operator as a Triton expression with `{0}`, `{1}` … for its arguments; None where there
-    is none. Arguments that are not given are numbers in it."""
-    short = _short(node)
-    template = _EXPRESSIONS.get(short) or _power(node) or _CONDITIONS.get(short)
-    if template is None or len(node.args) > _MOST_ARGUMENTS.get(short, len(node.args)):
-        return None
-    if set(node.kwargs) - _NAMED_ARGUMENTS.get(short, frozenset()):
-        return None
-    given = len(node.args)
-
-    def place(match: re.Match[str]) -> str:
-        return f"{{{match[1]}}}" if int(match[1]) < given else f"({match[2] or '0.0'})"
-
-    return _PLACE.sub(place, template)
-
-
 def expression(node: Any, values: Mapping[str, str]) -> str:
     """One step as Triton code, from the names of its operands' values."""
+    template = template_of(node)
+    assert template is not None  # `expressible` looked
+    return template.format(*(_text(arg, values) for arg in node.args))
 
-    def operand(match: re.Match[str]) -> str:
-        index = int(match[1])
-        if index >= len(node.args):
-            return match[2] or "0.0"
-        name = reference(node.args[index])
-        if name is not None:
-            return values[name]
-        value = number(node.args[index])
-        assert value is not None  # `expressible` looked
-        return f"({value!r})" if math.isfinite(value) else f'float("{value}")'
 
-    short = _short(node)
-    template = _EXPRESSIONS.get(short) or _LOSSES.get(short) or _power(node) or _CONDITIONS[short]
-    return _PLACE.sub(operand, template)
+def _text(arg: Any, values: Mapping[str, str]) -> str:
+    """An argument as Triton code."""
+    name = reference(arg)
+    if name is not None:
+        return values[name]
+    value = number(arg)
+    assert value is not None  # `expressible` looked
+    return f"({value!r})" if math.isfinite(value) else f'float("{value}")'

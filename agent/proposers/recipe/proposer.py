@@ -197,7 +197,8 @@ class RecipeProposer(Proposer):
                 graph, lambda core: core.nodes.isdisjoint(own[0].nodes) and bool(kernels.of(core))
             ).cores
         proposals = []
-        for more in ([(core, kernels.of(core)[0]) for core in rest], []):
+        with_rest = [(core, kernels.of(core)[0]) for core in rest]
+        for more in [with_rest, []] if with_rest else [[]]:
             try:
                 adapted = adapt(graph, [own, *more], state.problem.stem)
             except KbError:
@@ -205,8 +206,6 @@ class RecipeProposer(Proposer):
             slugs = _with_counts([recipe.slug for _, recipe in more])
             note = f"one lane a thread: {len(own[0].nodes)} of {len(graph.computed)} operators"
             note += f", {region.loops} loops" * bool(region.loops) + f"; {slugs}" * bool(slugs)
-            if adapted.beside:
-                note += "; beside: " + ", ".join(f"{name} by PyTorch" for name in adapted.beside)
             proposals.append(
                 Proposal(
                     source=adapted.source,
@@ -215,10 +214,10 @@ class RecipeProposer(Proposer):
                     hypothesis=Hypothesis(
                         claim="what is small for each lane fits its registers: one launch does all"
                     ),
-                    note=note,
+                    note=note + _beside(adapted),
                 )
             )
-        return proposals[: 2 if rest else 1]
+        return proposals
 
     def _elementwise(self, graph: Graph, state: SearchState) -> Proposal | None:
         """A model of elementwise operators alone as one kernel, in the form of the knowledge
@@ -328,6 +327,13 @@ def _with_counts(names: Sequence[str]) -> str:
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())
 
 
+def _beside(adapted: AdaptedFile) -> str:
+    """What PyTorch computes in a file, as the end of a note."""
+    if not adapted.beside:
+        return ""
+    return "; beside: " + ", ".join(f"{name} by PyTorch" for name in adapted.beside)
+
+
 def _proposal(way: Recognition, kernels: Sequence[Recipe], adapted: AdaptedFile) -> Proposal:
     names = _with_counts([recipe.slug for recipe in kernels])
     families = _with_counts([core.op for core in way.cores])
@@ -336,8 +342,7 @@ def _proposal(way: Recognition, kernels: Sequence[Recipe], adapted: AdaptedFile)
     note = f"{families}: {names}"
     if adapted.fused:
         note += f"; fused after: {', '.join(adapted.fused)}"
-    if adapted.beside:
-        note += "; beside: " + ", ".join(f"{name} by PyTorch" for name in adapted.beside)
+    note += _beside(adapted)
     return Proposal(
         source=adapted.source,
         proposer=RecipeProposer.name,

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from agent.proposers.recipe.lanes.elements import Element, Load, Ref, Steps
+from agent.proposers.recipe.lanes.elements import Element, Load, Ref, Step, Steps
 
 # Fewer repetitions are not worth a loop.
 _LEAST_COUNT: Final = 4
@@ -21,16 +21,17 @@ _TRIES: Final = 6
 
 
 class Store(NamedTuple):
-    """An element of a result."""
+    """Writes an element of a result."""
 
     out: int
     at: tuple[int | None, ...]
     """By dimension; None where the lane says which."""
-    value: Element
+    args: tuple[Element, ...]
+    """What is written: one."""
 
 
-Item = int | Store
-"""The number of a step, or a store."""
+Item = Step | Store
+"""Of a sequence: `Ref` is a place in it."""
 
 
 class Moving(NamedTuple):
@@ -86,7 +87,7 @@ def arrange(steps: Steps, stores: Sequence[Store], small: Sequence[bool]) -> lis
     """
     users: dict[int, list[int]] = {}
     needed: set[int] = set()
-    pending = [store.value.step for store in stores if isinstance(store.value, Ref)]
+    pending = [arg.step for store in stores for arg in store.args if isinstance(arg, Ref)]
     while pending:
         step = pending.pop()
         if step in needed:
@@ -106,21 +107,28 @@ def arrange(steps: Steps, stores: Sequence[Store], small: Sequence[bool]) -> lis
         if times[step] < 0:
             times[step] = min((times[user] for user in users.get(step, ())), default=late)
     places = {step: place for place, step in enumerate(_depth_first(steps, stores))}
-    order: list[tuple[tuple[int, int, int], Item]] = [
-        ((times[step], places[step] if times[step] == late else step, 0), step) for step in needed
+    keys = {step: (time, places[step] if time == late else step, 0) for step, time in times.items()}
+    order: list[tuple[tuple[int, int, int], int | Store]] = [(keys[step], step) for step in needed]
+    for number, store in enumerate(stores, start=1):
+        (value,) = store.args
+        time, place, _ = keys[value.step] if isinstance(value, Ref) else (late + 1, 0, 0)
+        order.append(((time, place, number), store))
+    order.sort(key=lambda entry: entry[0])
+    place_of = {item: place for place, (_, item) in enumerate(order) if isinstance(item, int)}
+    items = [steps.all[item] if isinstance(item, int) else item for _, item in order]
+    return [
+        item._replace(
+            args=tuple(Ref(place_of[a.step]) if isinstance(a, Ref) else a for a in item.args)
+        )
+        for item in items
     ]
-    keys = {item: key for key, item in order if isinstance(item, int)}
-    for number, store in enumerate(stores):
-        key = keys[store.value.step] if isinstance(store.value, Ref) else (late + 1, 0, 0)
-        order.append(((key[0], key[1], 1 + number), store))
-    return [item for _, item in sorted(order, key=lambda entry: entry[0])]
 
 
 def _depth_first(steps: Steps, stores: Sequence[Store]) -> Iterator[int]:
     """Steps, each after those that it needs, as the stores ask for them."""
     done: set[int] = set()
     for store in stores:
-        pending = [store.value.step] if isinstance(store.value, Ref) else []
+        pending = [arg.step for arg in store.args if isinstance(arg, Ref)]
         while pending:
             step = pending[-1]
             missing = [
@@ -137,36 +145,27 @@ def _depth_first(steps: Steps, stores: Sequence[Store]) -> Iterator[int]:
                 pending += reversed(missing)
 
 
-def find_loops(steps: Steps, items: Sequence[Item]) -> list[Loop]:
+def find_loops(items: Sequence[Item]) -> list[Loop]:
     """Loops in a sequence, in its order; none where nothing repeats."""
-    place_of = {item: place for place, item in enumerate(items) if isinstance(item, int)}
     known: dict[Any, int] = {}
     tokens = np.array(
-        [known.setdefault(_token(steps, item), len(known)) for item in items], dtype=np.int64
+        [known.setdefault(_token(item), len(known)) for item in items], dtype=np.int64
     )
-    arguments = [
-        tuple(
-            Ref(place_of[arg.step]) if isinstance(arg, Ref) else arg
-            for arg in ((item.value,) if isinstance(item, Store) else steps.all[item].args)
-        )
-        for item in items
-    ]
     loops: list[Loop] = []
     pending = [(0, len(items))]
     while pending:
         first, end = pending.pop()
-        loop = _largest_loop(items, tokens, arguments, first, end)
+        loop = _largest_loop(items, tokens, first, end)
         if loop is not None:
             loops.append(loop)
             pending += [(first, loop.start), (loop.end, end)]
     return sorted(loops, key=lambda loop: loop.start)
 
 
-def _token(steps: Steps, item: Item) -> Any:
-    if isinstance(item, Store):
-        return ("store", item.out, _kind(item.value))
-    step = steps.all[item]
-    return (step.template, *map(_kind, step.args))
+def _token(item: Item) -> Any:
+    """Equal where items can be the same one of a loop's body."""
+    does = item.out if isinstance(item, Store) else item.template
+    return (does, *map(_kind, item.args))
 
 
 def _kind(element: Element) -> Any:
@@ -175,10 +174,7 @@ def _kind(element: Element) -> Any:
     return 0 if isinstance(element, Ref) else 1
 
 
-def _largest_loop(
-    items: Sequence[Item], tokens: Any, arguments: Sequence[tuple[Element, ...]], first: int,
-    end: int,
-) -> Loop | None:  # fmt: skip
+def _largest_loop(items: Sequence[Item], tokens: Any, first: int, end: int) -> Loop | None:
     """The loop that saves the most within a part of the sequence."""
     part = tokens[first:end]
     found: list[tuple[int, int, int, int]] = []
@@ -192,44 +188,35 @@ def _largest_loop(
                 found.append((-(count - 1) * period, period, int(same[2 * longest]), count))
     for _, period, start, count in sorted(found)[:_TRIES]:
         for skipped in range(min(3, count - _LEAST_COUNT + 1)):
-            loop = _loop(
-                items, arguments, first + start + skipped * period, period, count - skipped
-            )
-            if loop is not None and _only_last_is_used(arguments, loop):
+            loop = _loop(items, first + start + skipped * period, period, count - skipped)
+            if loop is not None and _only_last_is_used(items, loop):
                 return loop
     return None
 
 
-def _only_last_is_used(arguments: Sequence[tuple[Element, ...]], loop: Loop) -> bool:
+def _only_last_is_used(items: Sequence[Item], loop: Loop) -> bool:
     last = loop.end - loop.period
     return not any(
         isinstance(arg, Ref) and loop.start <= arg.step < last
-        for args in arguments[loop.end :]
-        for arg in args
+        for item in items[loop.end :]
+        for arg in item.args
     )
 
 
-def _loop(
-    items: Sequence[Item], arguments: Sequence[tuple[Element, ...]], start: int, period: int,
-    count: int,
-) -> Loop | None:  # fmt: skip
+def _loop(items: Sequence[Item], start: int, period: int, count: int) -> Loop | None:
     """Repetitions as a loop; None where they differ by more than a loop can."""
     operands: list[tuple[Operand, ...]] = []
     stores: dict[int, tuple[int, ...]] = {}
     for place in range(period):
-        rows = [arguments[start + place + period * i] for i in range(count)]
-        forms = [
-            _operand([row[column] for row in rows], start, period, place)
-            for column in range(len(rows[0]))
-        ]
+        same = [items[start + place + period * i] for i in range(count)]
+        columns = zip(*(item.args for item in same), strict=True)
+        forms = [_operand(column, start, period, place) for column in columns]
         found = tuple(form for form in forms if form is not None)
         if len(found) < len(forms):
             return None
         operands.append(found)
-        item = items[start + place]
-        if isinstance(item, Store):
-            each = [items[start + place + period * i] for i in range(count)]
-            moves = _deltas([one.at for one in each if isinstance(one, Store)])
+        if isinstance(same[0], Store):
+            moves = _deltas([item.at for item in same if isinstance(item, Store)])
             if moves is None:
                 return None
             stores[place] = moves

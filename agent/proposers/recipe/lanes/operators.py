@@ -1,5 +1,6 @@
 """PyTorch's operators over arrays of expressions: views as NumPy's, arithmetic as steps."""
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
@@ -16,15 +17,8 @@ from agent.proposers.recipe.lanes.elements import (
     pointwise,
     reduced,
 )  # fmt: skip
-from agent.proposers.recipe.lanes.templates import (
-    BOTH,
-    EITHER,
-    MAXIMUM,
-    MINIMUM,
-    ON_BOOLS,
-    TEMPLATES,
-)  # fmt: skip
-from agent.proposers.recipe.lanes.views import Views
+from agent.proposers.recipe.lanes.templates import BOTH, EITHER, ON_BOOLS, TEMPLATES
+from agent.proposers.recipe.lanes.views import Views, number_of
 from judge.graph import reference
 from judge.worker import messages as m
 
@@ -32,6 +26,8 @@ _COPIES: Final = frozenset({"alias", "clone", "contiguous", "detach", "lift_fres
 _RESHAPES: Final = frozenset({"view", "reshape", "_unsafe_view", "flatten", "unflatten"})
 _FILLED: Final[Mapping[str, float]] = {"zeros": 0.0, "ones": 1.0, "zeros_like": 0.0,
     "ones_like": 1.0, "new_zeros": 0.0, "new_ones": 1.0}  # fmt: skip
+# The number is their last argument.
+_GIVEN: Final = frozenset({"full", "full_like", "new_full", "scalar_tensor"})
 # Each has a method.
 _OPERATORS: Final = frozenset({
     "addmm", "all", "amax", "amin", "any", "bmm", "cat", "chunk", "constant_pad_nd", "copy",
@@ -65,8 +61,8 @@ class Operators(Views):
                 size if axis is None else self._sizes[axis]
                 for size, axis in zip(result.elements.shape, result.axes, strict=True)
             ]
-            if sizes != list(tensor.shape):
-                raise UnsupportedError("an operator of another form")
+            if sizes != list(tensor.shape) or result.elements.size > self._most:
+                raise UnsupportedError("an operator of another form, or too much of it")
         return value
 
     def _evaluate(self, node: m.GraphNode) -> Lanes | list[Lanes]:
@@ -89,7 +85,12 @@ class Operators(Views):
         known = {"dtype", *_NAMED_ARGUMENTS.get(base, ())}
         if base not in _OPERATORS or not node.kwargs.keys() <= known:
             raise UnsupportedError(f"{base} is no operator of lanes")
-        return cast("Lanes | list[Lanes]", getattr(self, f"_{base}")(node, *node.args))
+        method = getattr(self, f"_{base}")
+        try:
+            inspect.signature(method).bind(node, *node.args)
+        except TypeError:
+            raise UnsupportedError("an overload with other arguments") from None
+        return cast("Lanes | list[Lanes]", method(node, *node.args))
 
     def _template(self, node: m.GraphNode, short: str) -> str | None:
         if any(reference(arg) is None and fuse.number(arg) is None for arg in node.args):
@@ -109,25 +110,21 @@ class Operators(Views):
     # What is made
 
     def _made(self, node: m.GraphNode, base: str) -> Lanes | None:
-        """A tensor of the same number everywhere."""
-        if base in _FILLED:
-            value = _FILLED[base]
-        elif base in ("full", "full_like", "new_full"):
-            value = fuse.number(node.args[-1]) or 0.0
-        elif base == "scalar_tensor":
-            value = fuse.number(node.args[0]) or 0.0
-        elif base == "arange" and node.op == "aten.arange.default":
-            axes = self.axes_of(self._shape(node))
-            if axes != (None,):
-                raise UnsupportedError("numbers of lanes")
-            return Lanes(array([float(i) for i in range(self._shape(node)[0])], (-1,)), axes)
-        else:
+        """A tensor of the same number everywhere, or of the first integers."""
+        filling = _FILLED.get(base, node.args[-1] if base in _GIVEN and node.args else None)
+        is_range = node.op == "aten.arange.default"
+        if filling is None and not is_range:
             return None
         axes = self.axes_of(self._shape(node))
         shape = [1 if a is not None else s for s, a in zip(self._shape(node), axes, strict=True)]
-        if math.prod(shape) > self._most:
-            raise UnsupportedError("a lane has too much to compute")
-        return Lanes(array([value] * math.prod(shape), shape), axes)
+        if math.prod(shape) > self._most or (is_range and axes != (None,)):
+            raise UnsupportedError("numbers of lanes, or too many")
+        value = (
+            [float(i) for i in range(*shape)]
+            if is_range
+            else [number_of(filling)] * math.prod(shape)
+        )
+        return Lanes(array(value, shape), axes)
 
     # Reductions over small dimensions
 
@@ -135,8 +132,6 @@ class Operators(Views):
         self, x: Any, dims: Any, keep: Any, function: Callable[[list[Element]], Element]
     ) -> Lanes:
         value = self._operand(x)
-        if value.elements.size > self._most:
-            raise UnsupportedError("a lane has too much to compute")
         places = range(value.rank) if dims in (None, []) else dims
         places = [places] if isinstance(places, int) else places
         return reduced(value, places, bool(keep), function)
@@ -181,10 +176,10 @@ class Operators(Views):
         return self._reduce(x, dims, keep, self._fold("{0} * {1}"))
 
     def _amax(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
-        return self._reduce(x, dims, keep, self._fold(MAXIMUM))
+        return self._reduce(x, dims, keep, self._fold(fuse.MAXIMUM))
 
     def _amin(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
-        return self._reduce(x, dims, keep, self._fold(MINIMUM))
+        return self._reduce(x, dims, keep, self._fold(fuse.MINIMUM))
 
     def _any(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
         return self._reduce(x, dims, keep, self._fold(EITHER))

@@ -9,7 +9,7 @@ from typing import Final, cast
 import numpy as np
 
 from agent.proposers.recipe.carry import Recipe
-from agent.proposers.recipe.core import Core, plain_name
+from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.lanes.elements import (
     Element,
     Lanes,
@@ -44,8 +44,6 @@ class Region:
 
     core: Core
     recipe: Recipe
-    operators: tuple[str, ...]
-    """Their names, in order."""
     loops: int
     """How many loops there are in the kernel."""
 
@@ -111,16 +109,16 @@ def _region(graph: Graph, sizes: Sequence[int], most: int) -> Region:
         outputs.append(Tensor(graph.shape(name), value.axes, graph.dtype(name)))
         stores += _stores(out, value)
     items = arrange(steps, stores, [count * 4 < longest for count in values.counts])
-    loops = find_loops(steps, items)
+    loops = find_loops(items)
     if longest == 1 and not loops:
         raise UnsupportedError("it is elementwise: a fused chain does the same")
     if len(items) - sum(loop.period * (loop.count - 1) for loop in loops) > _MOST_LINES:
         raise UnsupportedError("a lane has too much to compute")
-    needed = _loaded(steps, items)
+    needed = {arg.name for item in items for arg in item.args if isinstance(arg, Load)}
     inputs = {name: tensor for name, tensor in values.tensors.items() if name in needed}
     if not inputs or {axis for tensor in inputs.values() for axis in tensor.axes} - {None} != every:
         raise UnsupportedError("inputs do not tell how many lanes there are")
-    code = Writer(steps, inputs, outputs, len(sizes)).kernel(items, loops)
+    code = Writer(inputs, outputs, len(sizes)).kernel(items, loops)
     arguments = {f"p{number}": f"{{{name}}}" for number, name in enumerate(inputs)}
     marks = ["{r}"] if len(results) == 1 else [f"{{r{place}}}" for place in range(len(results))]
     by_result = dict(zip(results, marks, strict=True))
@@ -129,8 +127,7 @@ def _region(graph: Graph, sizes: Sequence[int], most: int) -> Region:
         SLUG, SLUG, code, ("float32", "float16", "bfloat16"), ("kernel-fusion",),
         citation="One lane a thread, written for this problem.",
     )  # fmt: skip
-    named = [plain_name(graph[name].op) for name in values.inside if name in members]
-    return Region(core, recipe, tuple(dict.fromkeys(named)), len(loops))
+    return Region(core, recipe, len(loops))
 
 
 def _evaluate(graph: Graph, sizes: Sequence[int], most: int) -> _Values:
@@ -224,12 +221,4 @@ def _read(graph: Graph, name: str, operators: Operators, most: int) -> tuple[Ten
 def _stores(out: int, value: Lanes) -> Iterator[Store]:
     for at in np.ndindex(*value.elements.shape):
         index = tuple(None if a is not None else i for i, a in zip(at, value.axes, strict=True))
-        yield Store(out, index, cast("Element", value.elements[at]))
-
-
-def _loaded(steps: Steps, items: Sequence[int | Store]) -> set[str]:
-    """Names of the tensors that are read."""
-    arguments = itertools.chain.from_iterable(
-        (item.value,) if isinstance(item, Store) else steps.all[item].args for item in items
-    )
-    return {arg.name for arg in arguments if isinstance(arg, Load)}
+        yield Store(out, index, (cast("Element", value.elements[at]),))

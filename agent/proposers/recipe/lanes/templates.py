@@ -5,14 +5,11 @@ from typing import Final
 
 BOTH: Final = "tl.where(({0} != 0.0) & ({1} != 0.0), 1.0, 0.0)"
 EITHER: Final = "tl.where(({0} != 0.0) | ({1} != 0.0), 1.0, 0.0)"
-MAXIMUM: Final = "tl.where(({0} > {1}) | ({0} != {0}), {0}, {1})"
-MINIMUM: Final = "tl.where(({0} < {1}) | ({0} != {0}), {0}, {1})"
-_TRUNC: Final = "tl.where({0} < 0.0, tl.ceil({0}), tl.floor({0}))"
 # Beside those of fused chains. Near zero the series' first terms.
 TEMPLATES: Final[Mapping[str, str]] = {
     "floor.default": "tl.floor({0})",
     "ceil.default": "tl.ceil({0})",
-    "trunc.default": _TRUNC,
+    "trunc.default": "tl.where({0} < 0.0, tl.ceil({0}), tl.floor({0}))",
     "tan.default": "tl.sin({0}) / tl.cos({0})",
     "log10.default": "tl.log({0}) * 0.4342944819032518",
     "log1p.default": "tl.where(tl.abs({0}) < 0.1, {0} * (1.0 - {0} * (0.5 - {0} * (0.33333333"

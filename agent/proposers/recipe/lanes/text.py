@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.proposers.recipe import fuse
-from agent.proposers.recipe.lanes.elements import Element, Load, Ref, Steps
+from agent.proposers.recipe.lanes.elements import Element, Load, Ref, Step
 from agent.proposers.recipe.lanes.loops import Carried, Inner, Item, Loop, Moving, Operand, Store
 
 _BLOCKS: Final = (32, 64, 128, 256)
@@ -46,49 +46,43 @@ class Writer:
         How many dimensions of lanes there are.
     """
 
-    def __init__(
-        self, steps: Steps, inputs: Mapping[str, Tensor], outputs: Sequence[Tensor], lanes: int
-    ) -> None:
-        self._steps = steps
-        self._inputs = dict(inputs)
-        self._outputs = list(outputs)
-        self._lanes = lanes
+    def __init__(self, inputs: Mapping[str, Tensor], outputs: Sequence[Tensor], lanes: int) -> None:
+        self._tensors = [*inputs.values(), *outputs]
+        """Number N is `pN`, its strides `sN_0` …, and `bN` is where a lane begins in it."""
         self._number = {name: number for number, name in enumerate(inputs)}
+        self._lanes = lanes
         self._variables: dict[int, str] = {}
         """By place of a step in the sequence."""
         self._loads: dict[Load, str] = {}
-        self._strides: set[str] = set()
+        self._strides: set[tuple[int, int]] = set()
+        """Number and dimension."""
         self._body = _Body("    ")
 
     def kernel(self, items: Sequence[Item], loops: Sequence[Loop]) -> str:
         """The kernel and `kernel_function`, which takes the inputs in their order."""
-        places = {item: place for place, item in enumerate(items) if isinstance(item, int)}
         place, pending = 0, list(loops)
         while place < len(items):
             if pending and pending[0].start == place:
                 loop = pending.pop(0)
-                self._loop(items, loop, _used_after(self._steps, items, places, loop))
+                self._loop(items, loop)
                 place = loop.end
                 continue
             item = items[place]
+            args = [self._element(arg) for arg in item.args]
             if isinstance(item, Store):
-                self._store(self._body, item, self._element(self._placed(item.value, places)))
+                self._store(self._body, item, args[0])
             else:
-                args = [self._placed(arg, places) for arg in self._steps.all[item].args]
                 self._variables[place] = f"v{place}"
-                self._step(self._body, f"v{place}", item, [self._element(arg) for arg in args])
+                self._step(self._body, f"v{place}", item, args)
             place += 1
         return self._text()
 
     @staticmethod
-    def _placed(element: Element, places: Mapping[int, int]) -> Element:
-        return Ref(places[element.step]) if isinstance(element, Ref) else element
-
-    def _step(self, body: _Body, name: str, step: int, args: Sequence[str]) -> None:
+    def _step(body: _Body, name: str, step: Step, args: Sequence[str]) -> None:
         # Triton's functions take no plain numbers alone.
         if args and all(arg.startswith("(") for arg in args):
             args = [f"(zero + {args[0]})", *args[1:]]
-        body.add(f"{name} = {self._steps.all[step].template.format(*args)}")
+        body.add(f"{name} = {step.template.format(*args)}")
 
     def _element(self, element: Element) -> str:
         """An element outside of loops, loaded where it was not yet."""
@@ -102,38 +96,38 @@ class Writer:
         return self._loads[element]
 
     def _load(self, body: _Body, name: str, load: Load, deltas: Sequence[int]) -> None:
-        number, tensor = self._number[load.name], self._inputs[load.name]
-        offset = self._offset(f"s{number}", load.at, deltas)
-        if any(axis is not None for axis in tensor.axes):
-            body.add(f"{name} = tl.load(p{number} + {offset}b{number}, mask=mask).to(tl.float32)")
+        number = self._number[load.name]
+        pointer = self._pointer(number, load.at, deltas)
+        if all(axis is None for axis in self._tensors[number].axes):
+            body.add(f"{name} = zero + tl.load({pointer}).to(tl.float32)")
         else:
-            one = f"tl.load(p{number}{offset and ' + ' + offset[:-3]})"
-            body.add(f"{name} = zero + {one}.to(tl.float32)")
+            body.add(f"{name} = tl.load({pointer}, mask=mask).to(tl.float32)")
 
     def _store(
         self, body: _Body, store: Store, value: str, deltas: Sequence[int] | None = None
     ) -> None:
-        offset = self._offset(f"t{store.out}", store.at, deltas or (0,) * len(store.at))
-        element = f"q{store.out}.dtype.element_ty"
+        number = len(self._number) + store.out
+        pointer = self._pointer(number, store.at, deltas or (0,) * len(store.at))
         # A number as well is written in all lanes.
         value = f"(zero + {value})" if value.startswith("(") else value
-        at = f"q{store.out} + {offset}c{store.out}"
-        body.add(f"tl.store({at}, {value}.to({element}), mask=mask)")
+        body.add(f"tl.store({pointer}, {value}.to(p{number}.dtype.element_ty), mask=mask)")
 
-    def _offset(self, strides: str, index: Sequence[int | None], deltas: Sequence[int]) -> str:
-        """`2 * s0_1 + `: the offset along small dimensions."""
-        text = ""
+    def _pointer(self, number: int, index: Sequence[int | None], deltas: Sequence[int]) -> str:
+        """Where an element is: `p0 + 2 * s0_1 + b0`."""
+        terms = [f"p{number}"]
         for dim, (place, delta) in enumerate(zip(index, deltas, strict=True)):
             if place is None or (place == 0 and delta == 0):
                 continue
-            self._strides.add(f"{strides}_{dim}")
+            self._strides.add((number, dim))
             at = f"{place}" if not delta else f"({place} + step * {delta})"
-            text += f"{at} * {strides}_{dim} + "
-        return text
+            terms.append(f"{at} * s{number}_{dim}")
+        if any(axis is not None for axis in self._tensors[number].axes):
+            terms.append(f"b{number}")
+        return " + ".join(terms)
 
-    def _loop(self, items: Sequence[Item], loop: Loop, used: Sequence[int]) -> None:
-        """A loop: what it carries is set before; `used` are places of its body read after it."""
-        head = f"l{loop.start}"
+    def _loop(self, items: Sequence[Item], loop: Loop) -> None:
+        """A loop: what it carries, also to what comes after it, is set before."""
+        head, used = f"l{loop.start}", _used_after(items, loop)
         operands = [operand for each in loop.operands for operand in each]
         carried = self._carried(head, operands, used)
         for operand in operands:
@@ -196,36 +190,23 @@ class Writer:
 
     def _text(self) -> str:
         """The kernel around its body, and the launcher."""
-        inputs = [f"p{number}" for number in self._number.values()]
-        outputs = [f"q{number}" for number in range(len(self._outputs))]
-        every = [
-            *zip(inputs, "s" * len(inputs), self._inputs.values(), strict=True),
-            *zip(outputs, "t" * len(outputs), self._outputs, strict=True),
-        ]
+        names = [f"p{number}" for number in range(len(self._tensors))]
+        inputs, outputs = names[: len(self._number)], names[len(self._number) :]
         bases = []
-        for name, letter, tensor in every:
-            number = name[1:]
-            terms = [
-                f"lane_{axis} * {letter}{number}_{dim}"
-                for dim, axis in enumerate(tensor.axes)
-                if axis is not None
-            ]
-            self._strides |= {term.split(" * ")[1] for term in terms}
-            if terms:
-                bases.append(f"{'b' if letter == 's' else 'c'}{number} = {' + '.join(terms)}")
+        for number, tensor in enumerate(self._tensors):
+            dims = {dim: axis for dim, axis in enumerate(tensor.axes) if axis is not None}
+            self._strides |= {(number, dim) for dim in dims}
+            if dims:
+                terms = [f"lane_{axis} * s{number}_{dim}" for dim, axis in dims.items()]
+                bases.append(f"b{number} = {' + '.join(terms)}")
         sizes = [f"size_{axis}" for axis in range(self._lanes)]
-        strides = [
-            (f"{letter}{name[1:]}_{dim}", f"{name}.stride({dim})")
-            for name, letter, tensor in every
-            for dim in range(len(tensor.shape))
-            if f"{letter}{name[1:]}_{dim}" in self._strides
-        ]
+        strides = sorted(self._strides)
         lanes = ["rest = lane"]
-        for axis in reversed(range(self._lanes)):
-            lanes += [f"lane_{axis} = rest % size_{axis}"] if axis else ["lane_0 = rest"]
-            lanes += [f"rest = rest // size_{axis}"] if axis else []
-        parameters = [*inputs, *outputs, *sizes, *(name for name, _ in strides), "total"]
-        values = [*inputs, *outputs, *sizes, *(value for _, value in strides), "total"]
+        for axis in range(self._lanes - 1, 0, -1):
+            lanes += [f"lane_{axis} = rest % size_{axis}", f"rest = rest // size_{axis}"]
+        lanes.append("lane_0 = rest")
+        parameters = [*names, *sizes, *(f"s{number}_{dim}" for number, dim in strides), "total"]
+        values = [*names, *sizes, *(f"p{n}.stride({dim})" for n, dim in strides), "total"]
         head = "\n    ".join([*lanes, *bases])
         body = "\n".join(self._body.lines)
         text = f"""@triton.jit
@@ -261,8 +242,9 @@ TUNABLES = {{"BLOCK": {list(_BLOCKS)}}}
         """Lines that take the lanes' sizes from the inputs and refuse other small dimensions."""
         sizes: dict[int, str] = {}
         lines = []
-        for name, tensor in self._inputs.items():
-            parameter = f"p{self._number[name]}"
+        inputs = self._tensors[: len(self._number)]
+        for number, tensor in enumerate(inputs):
+            parameter = f"p{number}"
             small = []
             for dim, (size, axis) in enumerate(zip(tensor.shape, tensor.axes, strict=True)):
                 if axis is None:
@@ -276,7 +258,7 @@ TUNABLES = {{"BLOCK": {list(_BLOCKS)}}}
                     f"if {' or '.join(small)}:",
                     f'    raise ValueError("{parameter}: this kernel is for other sizes")',
                 ]
-        every = ", ".join([*(f"p{number}" for number in self._number.values()), ""])
+        every = "".join(f"p{number}, " for number in range(len(inputs)))
         lines += [
             f"if any(tensor.numel() >= 2**31 for tensor in ({every})):",
             '    raise ValueError("this kernel counts elements in 32 bits")',
@@ -285,15 +267,14 @@ TUNABLES = {{"BLOCK": {list(_BLOCKS)}}}
         return "\n    ".join([*heads, *lines])
 
     def _made(self) -> str:
-        device = f"p{next(iter(self._number.values()))}.device"
         lines = []
-        for number, tensor in enumerate(self._outputs):
+        for number, tensor in enumerate(self._tensors[len(self._number) :], len(self._number)):
             shape = ", ".join(
                 str(size) if axis is None else f"size_{axis}"
                 for size, axis in zip(tensor.shape, tensor.axes, strict=True)
             )
             lines.append(
-                f"q{number} = torch.empty(({shape},), dtype=torch.{tensor.dtype}, device={device})"
+                f"p{number} = torch.empty(({shape},), dtype=torch.{tensor.dtype}, device=p0.device)"
             )
         return "\n    ".join(lines)
 
@@ -302,14 +283,8 @@ def _number(value: float) -> str:
     return f"({value!r})" if math.isfinite(value) else f'(float("{value}"))'
 
 
-def _used_after(
-    steps: Steps, items: Sequence[Item], places: Mapping[int, int], loop: Loop
-) -> list[int]:
+def _used_after(items: Sequence[Item], loop: Loop) -> list[int]:
     """Places of a loop's body of which the last result is read after it."""
     last = loop.end - loop.period
-    used = set()
-    for item in items[loop.end :]:
-        for arg in (item.value,) if isinstance(item, Store) else steps.all[item].args:
-            if isinstance(arg, Ref) and last <= places[arg.step] < loop.end:
-                used.add(places[arg.step] - last)
-    return sorted(used)
+    later = [arg.step for item in items[loop.end :] for arg in item.args if isinstance(arg, Ref)]
+    return sorted({place - last for place in later if last <= place < loop.end})

@@ -64,10 +64,7 @@ class Views:
             if isinstance(value, list):
                 raise UnsupportedError("several values where one is needed")
             return value
-        number = fuse.number(float(arg) if isinstance(arg, bool) else arg)
-        if number is None:
-            raise UnsupportedError("an argument is no number")
-        return constant(number)
+        return constant(number_of(arg))
 
     def _shape(self, node: m.GraphNode) -> tuple[int, ...]:
         return tuple(node.tensors[0].shape)
@@ -91,16 +88,14 @@ class Views:
                 axes.append(value.axes[i])
                 i, j = i + 1, j + 1
                 continue
-            start, before, after = j, 1, 1
+            begin, start, before, after = i, j, 1, 1
             while i < len(own) and value.axes[i] is None:
                 before *= own[i]
                 i += 1
             while j < len(shape) and (after < before or shape[j] == 1):
                 after *= shape[j]
                 j += 1
-            if after != before:
-                raise UnsupportedError("dimensions of lanes are cut anew")
-            if j == start and before == after == 1 and i >= len(own) and j < len(shape):
+            if after != before or (begin, start) == (i, j):
                 raise UnsupportedError("dimensions of lanes are cut anew")
             axes += [None] * (j - start)
         sizes = [1 if axis is not None else size for size, axis in zip(shape, axes, strict=True)]
@@ -218,14 +213,13 @@ class Views:
         self, _: m.GraphNode, x: Any, source: Any, dim: int = 0, *bounds: Any
     ) -> Lanes:
         value, other = self._operand(x), self._operand(source)
-        if dim % value.rank in [p for p, axis in enumerate(value.axes) if axis is not None]:
+        if value.axes[dim % value.rank] is not None:
             if value.axes == other.axes and value.elements.shape == other.elements.shape:
                 return other
             raise UnsupportedError("it goes across lanes")
         elements = value.elements.copy()
-        elements[(slice(None),) * (dim % value.rank) + (slice(*(bounds or [None])),)] = (
-            other.elements
-        )
+        index = (slice(None),) * (dim % value.rank) + (slice(*(bounds or [None])),)
+        elements[index] = other.elements
         return Lanes(elements, value.axes)
 
     def _copy(self, node: m.GraphNode, _x: Any, source: Any) -> Lanes:
@@ -260,3 +254,17 @@ class Views:
         if mode != "constant":
             raise UnsupportedError("padding of another mode")
         return self._constant_pad_nd(node, x, pads, *(value or 0.0 for value in fill))
+
+
+def number_of(arg: Any) -> float:
+    """An argument that is a number.
+
+    Raises
+    ------
+    UnsupportedError
+        It is something else.
+    """
+    number = fuse.number(float(arg) if isinstance(arg, bool) else arg)
+    if number is None:
+        raise UnsupportedError("an argument is no number")
+    return number

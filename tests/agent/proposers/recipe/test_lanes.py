@@ -12,15 +12,23 @@ from judge.graph import export_graph
 from tests.agent.proposers.recipe.problems import ROOT
 
 FOLDER = ROOT / "tests" / "fixtures" / "lanes"
+# The judge varies numbers of a module, up to thousands: each time step takes milliseconds here.
 # Name, its sizes and smaller ones, operators that PyTorch computes beside the kernel, loops.
 PROBLEMS = {
     "box_loss": ({"2_000_000": "300"}, (), 0),
-    "gae": ({"128, 16384": "9, 70"}, ("mean", "var"), 1),
+    "gae": ({"T, N_ENVS = 128, 16384": "N_ENVS, T = 70, len('t' * 9)"}, ("mean", "var"), 1),
     "kinematics": ({"500_000": "150"}, (), 1),
     "selective_scan": ({"4, 256, 1536, 16": "2, 12, 23, 3", "[1536, 16]": "[23, 3]"}, (), 1),
-    "splat": ({"1_200_000": "130"}, (), 0),
-    "vtrace": ({"80, 4096, 96": "21, 70, 100"}, ("log_softmax", "gather", "sum", "mean"), 2),
-}
+    "splat": (
+        # Determinants cancel, and the interpreter rounds a product before it is added.
+        {"1_200_000": "130", "\nC0": "\nJUDGE = {'tolerance': {'norm': 1e-3, 'worst': 1e-2}}\nC0"},
+        (), 0,
+    ),
+    "vtrace": (
+        {"T, B, A = 80, 4096, 96": "B, T, A = 70, len('t' * 21), len('a' * 100)"},
+        ("log_softmax", "gather", "sum", "mean"), 2,
+    ),
+}  # fmt: skip
 # Written as users do, in what a lane can do by itself.
 EXPRESSIONS = {
     "windows of a padded series": "F.pad(x, (2, 0)).unfold(1, 3, 1).amax(-1) - x",
@@ -119,14 +127,14 @@ def test_a_loop_of_a_thousand_steps_is_as_short_as_one_of_ten(interpreting):
     [
         ("x.sum(0) + x.mean(0) * x.std(0) - x.amax(0)", "torch.randn(203, 6)"),  # across lanes
         ("x.sort(1).values", "torch.randn(203, 6)"),
-        ("torch.stack([x[:, i] for i in range(1700)], 1).exp()", "torch.randn(203, 1700)"),
+        ("torch.stack([x[:, i] for i in range(300)], 1).exp()", "torch.randn(203, 300)"),
     ],
 )
 def test_what_is_no_lanes_own_or_too_much_gets_no_kernel(interpreting, expression, inputs):
     source = FILE.format(expression=expression).replace("torch.randn(203, 6)", inputs)
     graph = export_graph(source, "problem.py", "float32", interpreting)
     region = lanes.region_of(graph)
-    assert region is None or "exp" not in region.operators
+    assert region is None or "exp" not in region.core.nodes
 
 
 def test_other_small_sizes_are_refused_in_words(interpreting, tmp_path):
