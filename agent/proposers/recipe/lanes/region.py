@@ -46,6 +46,8 @@ class Region:
     recipe: Recipe
     loops: int
     """How many loops there are in the kernel."""
+    elementwise: bool
+    """Whether a fused chain does the same: nothing is small, and nothing repeats."""
 
 
 def region_of(graph: Graph) -> Region | None:
@@ -60,7 +62,7 @@ def region_of(graph: Graph) -> Region | None:
             best = found
         if len(best.core.nodes) == len(graph.computed):
             break
-    return best
+    return None if best is None or best.elementwise else best
 
 
 def _choices(graph: Graph) -> Iterator[tuple[int, ...]]:
@@ -110,8 +112,6 @@ def _region(graph: Graph, sizes: Sequence[int], most: int) -> Region:
         stores += _stores(out, value)
     items = arrange(steps, stores, [count * 4 < longest for count in values.counts])
     loops = find_loops(items)
-    if longest == 1 and not loops:
-        raise UnsupportedError("it is elementwise: a fused chain does the same")
     if len(items) - sum(loop.period * (loop.count - 1) for loop in loops) > _MOST_LINES:
         raise UnsupportedError("a lane has too much to compute")
     needed = {arg.name for item in items for arg in item.args if isinstance(arg, Load)}
@@ -127,7 +127,7 @@ def _region(graph: Graph, sizes: Sequence[int], most: int) -> Region:
         SLUG, SLUG, code, ("float32", "float16", "bfloat16"), ("kernel-fusion",),
         citation="One lane a thread, written for this problem.",
     )  # fmt: skip
-    return Region(core, recipe, len(loops))
+    return Region(core, recipe, len(loops), longest == 1 and not loops)
 
 
 def _evaluate(graph: Graph, sizes: Sequence[int], most: int) -> _Values:
