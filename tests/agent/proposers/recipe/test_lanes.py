@@ -20,8 +20,8 @@ PROBLEMS = {
     "kinematics": ({"500_000": "150"}, (), 1),
     "selective_scan": ({"4, 256, 1536, 16": "2, 12, 23, 3", "[1536, 16]": "[23, 3]"}, (), 1),
     "splat": (
-        # Determinants cancel, and the interpreter rounds a product before it is added.
-        {"1_200_000": "130", "\nC0": "\nJUDGE = {'tolerance': {'norm': 1e-3, 'worst': 1e-2}}\nC0"},
+        # The determinant of a thin Gaussian cancels: how far eager errs says little of others there.
+        {"1_200_000": "130", "a * c - b * b": "a * c + b * b"},
         (), 0,
     ),
     "vtrace": (
