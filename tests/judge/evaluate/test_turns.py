@@ -46,11 +46,11 @@ class FakeWorker:
 
     def time(self, command: Time) -> Times:
         assert command.hold_cycles > 0
-        before = float(self.sets.value)
         end = time.monotonic() + 10
         while float(self.sets.value) != LATE and time.monotonic() < end:
             time.sleep(0.001)
-        self.output = self.run(before, float(self.sets.value))
+        # Read here, the earlier contents would be the later ones wherever this thread was held up.
+        self.output = self.run(self.sets.seeds[0], float(self.sets.value))
         if command.copy_outputs and not self.finished:
             self.output = -1.0
         return Times(ms=[0.1], kept=1)
