@@ -156,19 +156,20 @@ class StructuralZeros:
         self._stable = False
 
     def add(self, outputs: Sequence[Any]) -> None:
-        """Take the outputs (torch.Tensor, always of the same shapes) of one more draw.
+        """Take the outputs (torch.Tensor) of one more draw.
 
-        None at all, or more elements than a mask should hold, are left out.
+        None at all, or more elements than a mask should hold, are left out. Of outputs whose
+        shapes differ from draw to draw nothing is known.
         """
         if not outputs or sum(output.numel() for output in outputs) > _MOST_MASKED:
             return
         masks = [output == 0 for output in outputs]
-        if self._zeros:
+        if [zeros.shape for zeros in self._zeros] == [mask.shape for mask in masks]:
             previous = self._count()
             self._zeros = [old & new for old, new in zip(self._zeros, masks, strict=True)]
             self._stable = self._count() >= _STABLE * previous
         else:
-            self._zeros = masks
+            self._zeros, self._stable = masks, False
 
     @property
     def fraction(self) -> float | None:

@@ -23,9 +23,10 @@ from judge.evaluate.buffers import (
     tensors,
     unchanged,
 )
-from judge.evaluate.session import Worker, WorkerError
+from judge.evaluate.session import CommandFailedError, Worker, WorkerError
 from judge.worker.buffers import synchronize
 from judge.worker.messages import Argument, InputSpec, ValueKind
+from kb.errors import KbError
 
 # Rotated sets hold this many times the L2 together, so that none of a set is still there when its
 # turn comes again (the caches keep no strict order, so more than once).
@@ -77,6 +78,10 @@ def sets_needed(set_bytes: int, l2_bytes: int, at_least: int = 2, *, cold: bool 
 def sets_fitting(per_set: int, free: int) -> int:
     """How many sets of `per_set` bytes fit into `free` bytes of memory; 0 where none does."""
     return int(_MEMORY_SHARE * free) // max(per_set, 1)
+
+
+class SizesVaryError(KbError):
+    """The problem's inputs have other sizes at each call, and so launches other work."""
 
 
 class InputSets:
@@ -193,9 +198,23 @@ class InputSets:
         self._sets, self._pristine, self._spare, self._opened = [], [], [], []
 
     def _make(self, into: Sequence[Any]) -> int:
-        """Have the problem make inputs, copy them out of its reach, and return their seed."""
+        """Have the problem make inputs, copy them out of its reach, and return their seed.
+
+        Raises
+        ------
+        SizesVaryError
+            Their sizes differ from call to call.
+        """
         seed = secrets.randbits(_SEED_BITS)
-        self.problem.make_inputs(seed, names(self._incoming), self._kind)
+        try:
+            self.problem.make_inputs(seed, names(self._incoming), self._kind)
+        except CommandFailedError as error:
+            if error.kind != "BadBufferError":
+                raise
+            raise SizesVaryError(
+                "get_inputs() makes tensors of other sizes at each call, so launches cannot be "
+                f"compared ({error.message}): let sizes be constants, and only values be drawn"
+            ) from None
         buffers = [buffer for buffer in self._incoming if buffer is not None]
         for copy, exported in zip(into, buffers, strict=True):
             as_bytes(copy).copy_(exported.flat)

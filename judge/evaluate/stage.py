@@ -145,7 +145,9 @@ class Stage:
             self._run(prepared, lent)
         except CommandFailedError as error:
             refuse_shortage(error)
-            prepared.why_not = f"the reference fails: {error.kind}: {error.message}"
+            dtype = self.settings.dtype
+            where = f" in {dtype} (it may run without --dtype)" if dtype else ""
+            prepared.why_not = f"the reference fails{where}: {error.kind}: {error.message}"
             prepared.error_type = error.kind
             self.broken = m.is_device_error(error.message)
         return prepared

@@ -17,6 +17,7 @@ from judge.evaluate.power import Power, why_unproven, with_extra_cases
 from judge.evaluate.prepared import Outcome, Prepared
 from judge.evaluate.result import RIGHT, Ceilings, TimingReport
 from judge.evaluate.session import Session, Worker, WorkerError
+from judge.evaluate.sets import SizesVaryError
 from judge.evaluate.stage import Settings, Stage
 from judge.evaluate.tolerance import loosen
 from judge.evaluate.verdict import (
@@ -360,7 +361,10 @@ class Trial:
             seeds=[secrets.randbits(SEED_BITS) for _ in range(2)],
             zero_fraction=self._zeros.fraction, ceilings=self.ceilings,
         )  # fmt: skip
-        self.report = contest.run()
+        try:
+            self.report = contest.run()
+        except SizesVaryError as error:
+            contest.notes.append(str(error))
         self.notes += contest.notes
         timings = () if self.report is None else self.report.timings
         if self.report is not None:

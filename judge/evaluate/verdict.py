@@ -146,7 +146,10 @@ def _own_model_decision(evidence: Evidence, reasons: dict[Verdict, list[str]]) -
     doubts = [f"not verified: {reason}" for reason in reasons[Verdict.WRONG][:_SHOWN]]
     doubts += [f"not verified: {reason}" for reason in reasons[Verdict.INCONCLUSIVE][:_SHOWN]]
     own_model = "it is the problem's own model, run by PyTorch"
-    why = (own_model,) if evidence.why_untimed is None else (evidence.why_untimed, own_model)
+    why_untimed = evidence.why_untimed
+    if why_untimed is None:
+        why_untimed = next(iter(evidence.machine_faults), None)
+    why = (own_model,) if why_untimed is None else (why_untimed, own_model)
     return Decision(Verdict.LIBRARY, why, (*doubts, *_disclosures(evidence)))
 
 

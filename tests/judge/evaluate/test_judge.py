@@ -531,14 +531,22 @@ def test_what_a_problem_creates_itself_has_the_dtype_that_was_asked_for(
     assert not any("failed while it was timed" in text for text in found.disclosures)
 
 
-def test_a_problem_that_cannot_be_timed_says_why(interpreting, tmp_path):
-    problem = RECURRENT.replace("torch.FIRST(", "torch.zeros(dtype=torch.float64, size=(").replace(
-        "x.shape[2])", "x.shape[2]))"
-    )
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("torch.FIRST(1, x.shape[0], x.shape[2])",
+         "torch.zeros(1, x.shape[0], x.shape[2], dtype=torch.float64)", "same dtype"),
+        ("ROWS, 5, COLS", "ROWS, 5 + int(torch.randint(400, ())), COLS", "of other sizes"),
+    ],
+)  # fmt: skip
+def test_a_problem_that_cannot_be_timed_says_why(interpreting, tmp_path, old, new, said):
+    problem = RECURRENT.replace(old, new).replace("FIRST", "zeros")
     (tmp_path / "problem.py").write_text(problem)
     (tmp_path / "kernel.py").write_text(as_kernel(problem, "eager"))
     options = Options(device="cpu", trust=True, dtype="bfloat16", baselines=("eager",))
     found = evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting)
     assert found.verdict is Verdict.LIBRARY
     assert not found.timings
-    assert "same dtype" in found.reasons[0]
+    assert said in found.reasons[0]
+    fails = said == "same dtype"
+    assert any("fails in bfloat16 (it may run without" in t for t in found.disclosures) == fails

@@ -179,3 +179,9 @@ def test_where_the_machine_computes_wrongly_nobody_is_called_wrong():
     assert decide(evidence(outcome(**off), value_caveat="x", scan=[CHEAT])).verdict is Verdict.CHEAT
     shape = OFF | {"problem": "its output has shape [3] instead of [4]", "norm_ratio": None}
     assert decide(evidence(outcome(**shape), value_caveat="x")).verdict is Verdict.WRONG
+
+
+def test_why_the_problem_s_own_model_was_not_timed_comes_first():
+    fault = "the reference failed (RuntimeError) while the kernel's process ran, but alone it ran"
+    decision = decide(evidence(is_own_model=True, machine_faults=[fault]))
+    assert (decision.verdict, decision.reasons[0]) == (Verdict.LIBRARY, fault)

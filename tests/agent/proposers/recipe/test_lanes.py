@@ -20,7 +20,7 @@ PROBLEMS = {
     "kinematics": ({"500_000": "150"}, (), 1),
     "selective_scan": ({"4, 256, 1536, 16": "2, 12, 23, 3", "[1536, 16]": "[23, 3]"}, (), 1),
     "splat": (
-        # The determinant of a thin Gaussian cancels: how far eager errs says little of others there.
+        # The determinant of a thin Gaussian cancels: eager errs at random there, others elsewhere.
         {"1_200_000": "130", "a * c - b * b": "a * c + b * b"},
         (), 0,
     ),
