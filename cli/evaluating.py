@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cli.options import dtype_option, flag, value
+from cli.options import baselines_of, baselines_option, dtype_option, flag, value
 from kb.errors import InvalidInputError
 
 # What the verdicts leave with; documented in the command's help.
@@ -25,6 +25,7 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
     "sizes and without timing.",
 )
 @value("--against", "FILE", "Also time this kernel file (repeatable).", _PATH, multiple=True)
+@baselines_option
 @flag("--no-timing", "Judge correctness only.")
 @click.option(
     "--seed-count",
@@ -67,6 +68,9 @@ def evaluate(
     from judge.evaluate.judge import evaluate as judge
     from judge.evaluate.render import render
 
+    named = baselines_of(options.pop("baselines"))
+    if named is not None:
+        options["baselines"] = named
     opts = Options(timing=not (no_timing or options["interpret"]), **options)
     result = judge(problem, kernel, opts, on_progress=lambda p: click.echo(p.text, err=True))
     click.echo(result.model_dump_json(indent=2) if as_json else render(result))

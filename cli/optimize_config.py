@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.options import baselines_of
+
 if TYPE_CHECKING:
     from agent.optimize.config import Limits, RunConfig
     from kb.gpus import GpuSpec
@@ -86,7 +88,7 @@ def new_config(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
         "given": start is not None,
         "start": start,
         "proposers": tuple(dict.fromkeys(names)),
-        "baselines": _baselines(options["baselines"]),
+        "baselines": baselines_of(options["baselines"]),
         "limits": _limits(options),
         "strategy": Strategy.model_validate({k: v for k, v in strategy.items() if v is not None}),
     }
@@ -108,17 +110,6 @@ def _card(options: dict[str, Any]) -> dict[str, Any]:
         return {}
     spec = find_spec(options["gpu"], specs_of(options["gpu_spec"]))
     return {"gpu": spec.name, "architecture": spec.architecture}
-
-
-def _baselines(text: str | None) -> tuple[str, ...] | None:
-    from judge.evaluate.options import BASELINES
-
-    if text is None:
-        return None
-    names = {name.strip() for name in text.split(",") if name.strip()}
-    if unknown := sorted(names - set(BASELINES)):
-        raise click.UsageError(f"no baseline '{unknown[0]}': choose from {', '.join(BASELINES)}")
-    return tuple(name for name in BASELINES if name in names or name == BASELINES[0])
 
 
 def resume_config(

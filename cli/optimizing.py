@@ -10,7 +10,7 @@ import click
 from cli import Session
 from cli.batching import is_batch, optimize_batch
 from cli.optimize_config import default_folder, new_config, price_of, resume_config, specs_of
-from cli.options import dtype_option, flag, value
+from cli.options import baselines_option, dtype_option, flag, value
 from cli.sweeping import INTERRUPTED, is_sweep, optimize_folder
 from cli.terminal import raw_stream
 from kb.errors import KbError
@@ -117,12 +117,7 @@ _POSITIVE = click.FloatRange(0, min_open=True)
 @value("--repairs", "N", "Attempts to repair a failing proposal. Default: 2.", click.IntRange(0))
 @flag("--no-crossover", "Do not ask for combinations of the best two candidates.")
 @flag("--no-retirement", "Keep technique families that fall behind.")
-@value(
-    "--baselines",
-    "NAMES",
-    "Baselines to compare with: eager, compile, max-autotune. Default: all. max-autotune "
-    "compiles for up to a minute.",
-)
+@baselines_option
 @flag("--fresh-baselines", "Time baselines again even if their times are cached.")
 @flag("--no-confirm", "Skip the last session, which times the best kernel against all baselines.")
 @flag("--profile", "Profile the best kernels. Default: only with --model, which reads profiles.")

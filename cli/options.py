@@ -39,3 +39,29 @@ dtype_option = value(
     "Dtype of floating-point inputs and parameters: bfloat16 (bf16), float16, float32, float64.",
     Dtype(),
 )
+
+
+baselines_option = value(
+    "--baselines",
+    "NAMES",
+    "Baselines to compare with: eager, compile, max-autotune. Default: all. max-autotune "
+    "compiles for up to a minute.",
+)
+
+
+def baselines_of(text: str | None) -> tuple[str, ...] | None:
+    """The baselines that a text names, eager among them; None where there is no text.
+
+    Raises
+    ------
+    click.UsageError
+        One is unknown.
+    """
+    from judge.evaluate.options import BASELINES
+
+    if text is None:
+        return None
+    names = {name.strip() for name in text.split(",") if name.strip()}
+    if unknown := sorted(names - set(BASELINES)):
+        raise click.UsageError(f"no baseline '{unknown[0]}': choose from {', '.join(BASELINES)}")
+    return tuple(name for name in BASELINES if name in names or name == BASELINES[0])

@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="of KernelBench problem files")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="beginnings of names")
+    parser.add_argument("--write", type=Path, metavar="DIR", help="where first proposals are put")
     options = parser.parse_args(arguments)
     catalog = CorpusCatalog()
     covered: Counter[str] = Counter()
@@ -58,6 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             level = name.rpartition("/")[0]
             total[level] += 1
             covered[level] += bool(proposed)
+            if options.write and proposed:
+                target = options.write / f"{name}{proposed[0].suffix}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(proposed[0].source, encoding="utf-8")
             if reason:
                 reasons[re.sub(r"\(.*", "", reason)] += 1
             print(

@@ -115,7 +115,7 @@ def plan(
         limit_elements=INTERPRET_ELEMENTS if tiny else REDUCED_ELEMENTS,
     )
     smaller = any(proposal.label == "reduced" for proposal in proposals)
-    draw = _Draw([secrets.randbits(SEED_BITS) for _ in range(max(seeds, LEAST_SEEDS))])
+    draw = _Draw(seeds)
     # Of a dimension of one element little depends on the values.
     varied = (i for i, proposal in enumerate(proposals) if 1 not in proposal.constants.values())
     main = next(varied, 0)
@@ -138,8 +138,7 @@ def plan(
         return shapes
     kinds = (ValueKind.NORMAL, ValueKind.GIVEN) if shapes else EVERY_KIND
     # The given distribution at the given shape under a seed of its own, whatever came before.
-    full_cases = draw.cases(kinds, observe=True)
-    return [*shapes, PlannedShape("full", problem.text, {}, full_cases)]
+    return [*shapes, _given(problem, draw, kinds)]
 
 
 def further_case(
@@ -150,10 +149,11 @@ def further_case(
 
 
 class _Draw:
-    """Hands out the seeds in turn, and poison to every second case from a random start."""
+    """Hands out secret seeds in turn, and poison to every second case from a random start."""
 
-    def __init__(self, seeds: list[int]) -> None:
-        self._seeds = itertools.cycle(enumerate(seeds))
+    def __init__(self, seeds: int) -> None:
+        drawn = [secrets.randbits(SEED_BITS) for _ in range(max(seeds, LEAST_SEEDS))]
+        self._seeds = itertools.cycle(enumerate(drawn))
         first = bool(secrets.randbits(1))
         self._poison = itertools.cycle((first, not first))
 
@@ -175,3 +175,12 @@ class _Draw:
             number = secrets.choice(unwatched)
             cases[number] = replace(cases[number], hide=False)
         return tuple(cases)
+
+
+def given(problem: ProblemFile, *, seeds: int) -> PlannedShape:
+    """The given shape with every kind of values, for where no other can be built."""
+    return _given(problem, _Draw(seeds), EVERY_KIND)
+
+
+def _given(problem: ProblemFile, draw: _Draw, kinds: tuple[ValueKind, ...]) -> PlannedShape:
+    return PlannedShape("full", problem.text, {}, draw.cases(kinds, observe=True))

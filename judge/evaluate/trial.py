@@ -92,12 +92,13 @@ class Trial:
         if only := why_none(self.problem):
             self.notes.append(only)
         evidence.device = self.device
-        evidence.given_shape = any(shape.label == "full" for shape in shapes)
-        if not evidence.given_shape:
-            self.notes.append("checked at reduced sizes only, in Triton's interpreter")
         self.say(Progress("starting workers", Step.HOLD))
         self._worker = self._problem_worker(shapes[0])
         shapes = self._buildable_shapes(shapes)
+        shapes = shapes or [cases.given(self.problem, seeds=options.seeds)]
+        evidence.given_shape = any(shape.label == "full" for shape in shapes)
+        if not evidence.given_shape:
+            self.notes.append("checked at reduced sizes only, in Triton's interpreter")
         contestant = self._contestant = Contestant(
             session.worker("candidate"), kernel, self.settings, call_seconds=options.call_seconds,
             hide=self.device == "cpu",

@@ -32,8 +32,8 @@ def view_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, 
     """The sizes argument of a view or an expansion as Python, and whether it holds for the
     problem's own shape alone; None where it is of no form that is known.
 
-    A size is the operand's where the two agree from the front on, and one follows from the others.
-    What is left is written as it is: heads and channels are the model's own.
+    A size is the operand's where the two agree from the front or from the back on, and one follows
+    from the others. What is left is written as it is: heads and channels are the model's own.
     """
     node = graph[name]
     source, requested = reference(node.args[0]), node.args[1]
@@ -47,7 +47,11 @@ def view_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, 
         same += 1
     if node.op.startswith("aten.expand."):
         return f"[{', '.join(sizes)}]", same < len(own_shape)
-    free = [place for place in range(same, len(own_shape)) if own_shape[place] != 1]
+    end = 0
+    while end < min(len(shape), len(own_shape)) - same and shape[-1 - end] == own_shape[-1 - end]:
+        end += 1
+        sizes[-end] = f"{names[source]}.shape[{-end}]"
+    free = [place for place in range(same, len(own_shape) - end) if own_shape[place] != 1]
     if free:
         sizes[free[0] if same == 0 else free[-1]] = "-1"
     return f"[{', '.join(sizes)}]", same == 0 and len(free) > 1

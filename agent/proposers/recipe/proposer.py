@@ -15,6 +15,7 @@ from agent.proposers.recipe.core import FLOATS, Core
 from agent.proposers.recipe.lanes.region import region_of
 from agent.proposers.recipe.operators import Recognition, recognise
 from agent.proposers.recipe.rewrites import rewrite_graph
+from agent.proposers.recipe.scores.find import attentions
 from judge.graph import Graph, export_graph
 from kb.errors import KbError
 from kb.problems.reading import read_problem
@@ -116,14 +117,14 @@ class RecipeProposer(Proposer):
         graph = replace(graph, triangles=_triangles(graph, state.problem.source))
         if not graph.computed:
             raise CannotAdaptError("the model computes nothing")
-        in_lanes = self._in_lanes(graph, state)
+        written = self._written(graph, state)
         try:
-            return [*in_lanes, *self._from_catalog(graph, state)][:_MOST]
+            return [*written, *self._from_catalog(graph, state)][:_MOST]
         except CannotAdaptError as error:
-            if not in_lanes:
+            if not written:
                 raise
             self.notes = (str(error),)
-            return in_lanes
+            return written
 
     def _from_catalog(self, graph: Graph, state: SearchState) -> list[Proposal]:
         """Proposals with kernels of the catalog, for the graph and its rewritten form."""
@@ -183,38 +184,59 @@ class RecipeProposer(Proposer):
             raise CannotAdaptError(f"no proposals: {self.notes[0] if self.notes else 'none fits'}")
         return list(by_source.values())[:_MOST]
 
-    def _in_lanes(self, graph: Graph, state: SearchState) -> list[Proposal]:
-        """Files in which one kernel computes all that a lane can by itself: loops over time steps,
-        small vectors and matrices. What is left is PyTorch's, or the catalog's."""
+    def _written(self, graph: Graph, state: SearchState) -> list[Proposal]:
+        """Files with kernels that are written for the problem: attention with scores of its own,
+        and one kernel for all that a lane can compute by itself (loops over time steps, small
+        vectors and matrices). What is left is PyTorch's, or the catalog's."""
+        proposals: list[Proposal] = []
+        if len(graph.computed) <= _MOST_OPERATORS and (pairs := attentions(graph)):
+            slugs = _with_counts([recipe.slug for _, recipe in pairs])
+            proposals += self._with_own(
+                graph,
+                state,
+                pairs,
+                f"attention with scores of its own: {slugs}",
+                "scores that are never stored, with all that is done to them, cost no memory",
+            )
         region = region_of(graph)
-        if region is None:
-            return []
-        own = (region.core, region.recipe)
+        if region is not None:
+            note = f"one lane a thread: {len(region.core.nodes)} of {len(graph.computed)} operators"
+            note += f", {region.loops} loops" * bool(region.loops)
+            claim = "what is small for each lane fits its registers: one launch does all"
+            proposals += self._with_own(graph, state, [(region.core, region.recipe)], note, claim)
+        return proposals
+
+    def _with_own(
+        self,
+        graph: Graph,
+        state: SearchState,
+        own: list[tuple[Core, Recipe]],
+        note: str,
+        claim: str,
+    ) -> list[Proposal]:
+        """Files with these kernels: with kernels of the catalog for the rest, and without."""
+        nodes = frozenset(name for core, _ in own for name in core.nodes)
         kernels = _Kernels(self._catalog, graph, state)
         rest: Sequence[Core] = ()
-        if len(graph.computed) - len(own[0].nodes) <= _MOST_OPERATORS:
+        if len(graph.computed) - len(nodes) <= _MOST_OPERATORS:
             rest = recognise(
-                graph, lambda core: core.nodes.isdisjoint(own[0].nodes) and bool(kernels.of(core))
+                graph, lambda core: core.nodes.isdisjoint(nodes) and bool(kernels.of(core))
             ).cores
         proposals = []
         with_rest = [(core, kernels.of(core)[0]) for core in rest]
         for more in [with_rest, []] if with_rest else [[]]:
             try:
-                adapted = adapt(graph, [own, *more], state.problem.stem)
+                adapted = adapt(graph, [*own, *more], state.problem.stem)
             except KbError:
                 continue
             slugs = _with_counts([recipe.slug for _, recipe in more])
-            note = f"one lane a thread: {len(own[0].nodes)} of {len(graph.computed)} operators"
-            note += f", {region.loops} loops" * bool(region.loops) + f"; {slugs}" * bool(slugs)
             proposals.append(
                 Proposal(
                     source=adapted.source,
                     proposer=self.name,
                     family=_FUSION,
-                    hypothesis=Hypothesis(
-                        claim="what is small for each lane fits its registers: one launch does all"
-                    ),
-                    note=note + _beside(adapted),
+                    hypothesis=Hypothesis(claim=claim),
+                    note=note + f"; {slugs}" * bool(slugs) + _beside(adapted),
                 )
             )
         return proposals

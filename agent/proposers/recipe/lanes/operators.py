@@ -17,7 +17,7 @@ from agent.proposers.recipe.lanes.elements import (
     pointwise,
     reduced,
 )  # fmt: skip
-from agent.proposers.recipe.lanes.templates import BOTH, EITHER, ON_BOOLS, TEMPLATES
+from agent.proposers.recipe.lanes.templates import BOTH, EITHER, template_of
 from agent.proposers.recipe.lanes.views import Views, number_of
 from judge.graph import reference
 from judge.worker import messages as m
@@ -75,7 +75,7 @@ class Operators(Views):
         made = self._made(node, base)
         if made is not None:
             return made
-        template = self._template(node, short)
+        template = template_of(node)
         if template is not None:
             return pointwise(self._steps, template, [self._operand(arg) for arg in node.args])
         if base in _COPIES and not node.kwargs:
@@ -91,21 +91,6 @@ class Operators(Views):
         except TypeError:
             raise UnsupportedError("an overload with other arguments") from None
         return cast("Lanes | list[Lanes]", method(node, *node.args))
-
-    def _template(self, node: m.GraphNode, short: str) -> str | None:
-        if any(reference(arg) is None and fuse.number(arg) is None for arg in node.args):
-            return None
-        if len(node.kwargs) == 1 and not node.kwargs.keys().isdisjoint(("alpha", "value")):
-            return _scaled(short, *node.kwargs.values())
-        if short == "_to_copy.default" and node.tensors[0].dtype == "bool":
-            return "tl.where({0} != 0.0, 1.0, 0.0)"
-        known = fuse.template_of(node)
-        if known is not None or node.kwargs:
-            return known
-        on_bools = ON_BOOLS.get(short) if node.tensors[0].dtype == "bool" else None
-        if short == "pow.Tensor_Scalar" and not float(cast("float", node.args[1])).is_integer():
-            return TEMPLATES["pow.Tensor_Tensor"]
-        return on_bools or TEMPLATES.get(short)
 
     # What is made
 
@@ -296,15 +281,3 @@ class Operators(Views):
 
     def _contract(self, operands: Sequence[tuple[Lanes, str]], out: str) -> Lanes:
         return contracted(self._steps, operands, out, self._most)
-
-
-def _scaled(short: str, factor: Any) -> str | None:
-    """An addition of a multiple."""
-    if not isinstance(factor, int | float):
-        return None
-    return {
-        "add.Tensor": f"{{0}} + {{1}} * {float(factor)!r}",
-        "sub.Tensor": f"{{0}} - {{1}} * {float(factor)!r}",
-        "addcmul.default": f"{{0}} + {{1}} * {{2}} * {float(factor)!r}",
-        "addcdiv.default": f"{{0}} + {{1}} / {{2}} * {float(factor)!r}",
-    }.get(short)

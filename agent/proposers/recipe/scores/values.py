@@ -1,0 +1,397 @@
+"""What a kernel computes for each pair of a query and a key: products, loads, and steps on them.
+
+A score has axes, numbered as the dimensions of the scores in PyTorch; keys are along the last one.
+A value within the kernel has some of these axes, and is repeated along the others.
+"""
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from agent.proposers.recipe import fuse
+from agent.proposers.recipe.lanes.templates import template_of
+from agent.proposers.recipe.operands import argument, operand
+from agent.proposers.recipe.patterns import NoMatchError, attempt, require, unwrap
+from judge.graph import Graph, operands, reference
+
+WIDTH: Final = -1
+"""In place of an axis: what a product sums over, or what the values' result is wide."""
+PAGE: Final = -2
+"""In place of an axis: the page that a table says keys are in."""
+_LOW: Final = frozenset({"float16", "bfloat16"})
+_INTEGERS: Final = frozenset({"int16", "int32", "int64", "uint8", "int8"})
+_READ: Final = _LOW | _INTEGERS | {"float32", "bool"}
+# Operators whose expression holds for integers as well.
+_ON_INTEGERS: Final = frozenset({
+    "_to_copy", "abs", "add", "clamp", "clamp_max", "clamp_min", "eq", "ge", "gt", "le", "lt",
+    "masked_fill", "maximum", "minimum", "mul", "ne", "neg", "rsub", "sub", "where",
+})  # fmt: skip
+_COPIES: Final = frozenset({"alias", "clone", "contiguous", "detach", "lift_fresh_copy"})
+_SHAPED: Final = frozenset({"view", "reshape", "_unsafe_view", "squeeze", "unsqueeze"})
+_PRODUCTS: Final = frozenset({"aten.matmul.default", "aten.bmm.default", "aten.mm.default"})
+# A larger expression is none of scores.
+_MOST_VALUES: Final = 200
+
+Axes = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A tensor in memory; of each of its dimensions the axis, or None where it has one element."""
+
+    name: str
+    axes: Axes
+    shared: tuple[int, ...] = ()
+    """By dimension: how many neighbours along the axis share an element."""
+    table: "Read | None" = None
+    """Where keys lie in pages: which page each has, as many keys as it holds to an element. The
+    tensor's own place along the keys is then that within a page."""
+
+    @property
+    def along(self) -> set[int]:
+        """The axes, and `WIDTH`, that it depends on."""
+        own = {axis for axis in self.axes if axis is not None} - {PAGE}
+        return own | (self.table.along if self.table is not None else set())
+
+
+@dataclass(frozen=True)
+class Product:
+    """A sum over one dimension of two tensors."""
+
+    rows: Read
+    keys: Read
+
+
+@dataclass(frozen=True)
+class Index:
+    """The place along an axis."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """An expression of values, by their numbers (int), and of plain numbers (float)."""
+
+    template: str
+    args: tuple["int | float", ...]
+
+
+Value = Read | Product | Index | Step
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A product of two tensors, and a letter for each of their dimensions."""
+
+    parts: tuple[str, str]
+    letters: tuple[str, str]
+    out: str
+
+    def other(self, side: int) -> tuple[str, str]:
+        """The operand that is not at `side`, and its letters."""
+        return self.parts[1 - side], self.letters[1 - side]
+
+
+def contraction(graph: Graph, name: str) -> Contraction:
+    """A product as one of letters, of which one is summed over.
+
+    Raises
+    ------
+    NoMatchError
+        The value is no such product.
+    """
+    node = graph[name]
+    if node.op == "aten.einsum.default":
+        parts: list[str | None] = [*operands(node)]
+        text = str(node.args[0]).replace(" ", "")
+        left, arrow, out = text.partition("->")
+        labels = left.split(",")
+        require(bool(arrow) and "." not in text and len(parts) == len(labels) == 2)
+    else:
+        require(node.op in _PRODUCTS)
+        parts = [operand(node), operand(node, 1)]
+        ranks = [len(graph.shape(unwrap(part))) for part in parts]
+        require(min(ranks) >= 2)
+        batch = string.ascii_lowercase[: max(ranks) - 2]
+        lead = [batch[len(batch) - (rank - 2) :] for rank in ranks]
+        labels, out = [f"{lead[0]}xy", f"{lead[1]}yz"], f"{batch}xz"
+    left, right = labels
+    summed = ({*left} & {*right}) - {*out}
+    require(all(len({*each}) == len(each) for each in (left, right, out)) and len(summed) == 1)
+    require({*left} | {*right} == {*out} | summed)
+    return Contraction((unwrap(parts[0]), unwrap(parts[1])), (left, right), out)
+
+
+def read(graph: Graph, name: str, axes: Sequence[int | None], sizes: Sequence[int]) -> Read:
+    """A tensor as it lies in memory: without conversions to a wider dtype or repetitions.
+
+    Raises
+    ------
+    NoMatchError
+        A kernel cannot read it.
+    """
+    shared = [1] * len(axes)
+    while True:
+        paged = attempt(_paged, graph, name, axes, sizes)
+        if paged is not None and max(shared, default=1) == 1:
+            return paged
+        node = graph[name]
+        source = operand(node)
+        if node.op == "aten._to_copy.default" and source is not None:
+            if graph.dtype(name) != "float32" or graph.dtype(source) not in _LOW:
+                break
+        elif node.op == "aten.repeat_interleave.self_int" and source is not None:
+            times, dim = argument(node, 1), argument(node, 2)
+            if not isinstance(times, int) or not isinstance(dim, int) or node.kwargs:
+                break
+            shared[dim] *= times
+        else:
+            break
+        name = source
+    require(graph.is_tensor(name) and graph.dtype(name) in _READ)
+    shape = graph.shape(name)
+    places: list[int | None] = []
+    for size, axis, times in zip(shape, axes, shared, strict=True):
+        is_one = size == 1 and (axis is None or axis != WIDTH)
+        require(is_one or axis == WIDTH or (axis is not None and size * times == sizes[axis]))
+        places.append(None if is_one else axis)
+    return Read(name, tuple(places), tuple(shared) if max(shared, default=1) > 1 else ())
+
+
+def _paged(graph: Graph, name: str, axes: Sequence[int | None], sizes: Sequence[int]) -> Read:
+    """Keys [batch, keys, …] out of pages [page, keys within, …], by a table [batch, pages]."""
+    keys = len(sizes) - 1
+    require(_base(graph[name].op) in _SHAPED and list(axes[1:2]) == [keys])
+    gathered = graph[unwrap(operand(graph[name]))]
+    require(gathered.op == "aten.index.Tensor")
+    pages, table = operands(gathered)
+    require(gathered.args[1] == [{"node": table}])
+    while graph[table].op == "aten._to_copy.default" and graph.dtype(table) in _INTEGERS:
+        table = unwrap(operand(graph[table]))
+    shape, of_table = graph.shape(pages), graph.shape(table)
+    require(len(of_table) == 2 and graph.dtype(table) in _INTEGERS)
+    require(graph.shape(name) == (of_table[0], of_table[1] * shape[1], *shape[2:]))
+    require(graph.dtype(pages) in _READ and of_table[1] > 1 and shape[1] > 1)
+    own = (
+        None if size == 1 and a != WIDTH else a for size, a in zip(shape[2:], axes[2:], strict=True)
+    )
+    batch = None if of_table[0] == 1 else axes[0]
+    return Read(pages, (PAGE, keys, *own), table=Read(table, (batch, keys)))
+
+
+@dataclass
+class Values:
+    """Values of a kernel, in order, of a graph whose scores have these sizes."""
+
+    graph: Graph
+    sizes: tuple[int, ...]
+    found: list[Value] = field(default_factory=list)
+    inside: set[str] = field(default_factory=set)
+    """Values of the graph that are computed in the kernel from products."""
+    _numbers: dict[tuple[str, Axes], int] = field(default_factory=dict)
+    _scored: dict[str, bool] = field(default_factory=dict)
+
+    def add(self, value: Value) -> int:
+        """A value's number; the same for the same value."""
+        if value in self.found:
+            return self.found.index(value)
+        require(len(self.found) < _MOST_VALUES)
+        self.found.append(value)
+        return len(self.found) - 1
+
+    def needed(self, number: int | None) -> list[int]:
+        """Values that one is made of, and itself, in order."""
+        if number is None:
+            return []
+        value, parts = self.found[number], {number}
+        for arg in value.args if isinstance(value, Step) else ():
+            if isinstance(arg, int):
+                parts.update(self.needed(arg))
+        return sorted(parts)
+
+    def axes(self, number: int) -> set[int]:
+        """The axes that a value has."""
+        match self.found[number]:
+            case Read(axes=axes):
+                return {axis for axis in axes if axis is not None}
+            case Product(rows=rows, keys=keys):
+                return (rows.along | keys.along) - {WIDTH}
+            case Index(axis=axis):
+                return {axis}
+            case Step(args=args):
+                return set().union(*(self.axes(arg) for arg in args if isinstance(arg, int)))
+
+    def whole(self, name: str) -> int:
+        """The number of a value that has the scores' shape, or can be broadcast to it."""
+        rank = len(self.graph.shape(name))
+        require(rank <= len(self.sizes))
+        return self.of(name, tuple(range(len(self.sizes) - rank, len(self.sizes))))
+
+    def of(self, name: str, axes: Axes) -> int:
+        """The number of a value of the graph whose dimensions lie along these axes.
+
+        Raises
+        ------
+        NoMatchError
+            It depends on scores in a way that the kernel cannot compute.
+        """
+        shape = self.graph.shape(name)
+        axes = tuple(None if size == 1 else a for size, a in zip(shape, axes, strict=True))
+        key = name, axes
+        if key not in self._numbers:
+            self._numbers[key] = self._of(name, axes)
+        return self._numbers[key]
+
+    def _of(self, name: str, axes: Axes) -> int:
+        scored = self._is_scored(name)
+        try:
+            number = self._computed(name, axes)
+        except NoMatchError:
+            require(not scored)
+            return self.add(read(self.graph, name, axes, self.sizes))
+        if scored:
+            self.inside.add(name)
+        return number
+
+    def _is_scored(self, name: str) -> bool:
+        """Whether a value is made of a product that has all axes of the scores."""
+        if name not in self._scored:
+            node = self.graph[name]
+            if node.op == "aten.einsum.default" or node.op in _PRODUCTS:
+                is_scored = self.graph.shape(name) == self.sizes
+            else:
+                is_scored = node.op not in ("input", "tensor") and any(
+                    len(self.graph[part].tensors) == 1 and self._is_scored(part)
+                    for part in operands(node)
+                )
+            self._scored[name] = is_scored
+        return self._scored[name]
+
+    def _computed(self, name: str, axes: Axes) -> int:
+        """The number of a value that the kernel computes."""
+        node = self.graph[name]
+        if self._is_scored(name) and (node.op == "aten.einsum.default" or node.op in _PRODUCTS):
+            return self._product(name, axes)
+        if node.op == "aten.arange.default":
+            require(len(node.args) == 1 and axes[0] is not None)
+            return self.add(Index(unwrap(axes[0])))
+        viewed = self._viewed(name, axes)
+        if viewed is not None:
+            return self.of(*viewed)
+        template = template_of(node)
+        require(template is not None and self._is_exact(name))
+        args: list[int | float] = []
+        for arg in node.args:
+            part = reference(arg)
+            if part is None:
+                args.append(float(unwrap(fuse.number(arg))))
+            else:
+                args.append(self.of(part, axes[len(axes) - len(self.graph.shape(part)) :]))
+        return self.add(Step(unwrap(template), tuple(args)))
+
+    def _viewed(self, name: str, axes: Axes) -> tuple[str, Axes] | None:
+        """Of what a value is a view, and along which axes that lies; None where it is none."""
+        node = self.graph[name]
+        base, source = _base(node.op), operand(node)
+        if source is None:
+            return None
+        rank = len(self.graph.shape(source))
+        if base in _COPIES:
+            return source, axes
+        if base in _SHAPED:
+            shapes = self.graph.shape(source), self.graph.shape(name)
+            return source, _without_ones(*shapes, axes)
+        if base == "expand":
+            return source, axes[len(axes) - rank :]
+        if base == "transpose":
+            order = list(range(rank))
+            first, second = (int(argument(node, place)) % rank for place in (1, 2))
+            order[first], order[second] = second, first
+            return source, tuple(axes[place] for place in order)
+        return None
+
+    def _is_exact(self, name: str) -> bool:
+        """Whether the expression of an operator holds for the dtypes at hand."""
+        node, dtype = self.graph[name], self.graph.dtype(name)
+        base = _base(node.op)
+        made_of = {self.graph.dtype(part) for part in operands(node)}
+        if base == "_to_copy":  # not to fewer values: a mask, whole numbers
+            return dtype in made_of | {"float32"} or (dtype in _INTEGERS and made_of <= _INTEGERS)
+        return made_of <= _READ and (base in _ON_INTEGERS or not made_of & _INTEGERS)
+
+    def _product(self, name: str, axes: Axes) -> int:
+        found = contraction(self.graph, name)
+        by_letter = dict(zip(found.out, axes, strict=True))
+        last = len(self.sizes) - 1
+        sides = [side for side in (0, 1) if last in {by_letter.get(x) for x in found.letters[side]}]
+        require(len(sides) == 1)
+        parts = [
+            read(
+                self.graph,
+                part,
+                [by_letter.get(letter, WIDTH) for letter in letters],
+                self.sizes,
+            )
+            for part, letters in zip(found.parts, found.letters, strict=True)
+        ]
+        keys, rows = parts[sides[0]], parts[1 - sides[0]]
+        return self.add(Product(rows, keys))
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Scores, what is made of them, and in which order results lie."""
+
+    values: Values
+    score: int
+    """Number of the scores among the values."""
+    of_values: Read
+    """What the weights are multiplied with."""
+    out: Axes
+    out_dtype: str
+    hidden: int | None = None
+    """Number of a condition: where it is not zero, a score is minus infinity."""
+    sink: int | None = None
+    """Number of one more score for each query, which has no value."""
+    by_logs: bool = False
+    """Whether weights are exponentials of scores less the logarithm of their sum as it is rounded:
+    where parts are merged by these logarithms, their errors cancel."""
+    is_exact: bool = False
+    """Whether weights are multiplied in float32, although values may be narrower."""
+
+    def needed(self) -> list[int]:
+        """Numbers of the values that the kernel computes, in order."""
+        parts = [self.values.needed(each) for each in (self.score, self.hidden, self.sink)]
+        return sorted({number for numbers in parts for number in numbers})
+
+    def products(self) -> dict[int, Product]:
+        """The products among these, by number."""
+        values = {number: self.values.found[number] for number in self.needed()}
+        return {number: value for number, value in values.items() if isinstance(value, Product)}
+
+    def reads(self) -> list[Read]:
+        """The tensors that the kernel reads, each once; tables of pages come last."""
+        found: list[Read] = []
+        for value in (self.values.found[number] for number in self.needed()):
+            match value:
+                case Product(rows=rows, keys=keys):
+                    found += [rows, keys]
+                case Read():
+                    found.append(value)
+        found.append(self.of_values)
+        return list(dict.fromkeys([*found, *(read.table for read in found if read.table)]))
+
+
+def _base(operator: str) -> str:
+    """`aten.add.Tensor` as add."""
+    return operator.removeprefix("aten.").partition(".")[0]
+
+
+def _without_ones(source: Sequence[int], shape: Sequence[int], axes: Axes) -> Axes:
+    """Axes of what a view is of, where it has the same dimensions but for those of one element."""
+    large = [axis for size, axis in zip(shape, axes, strict=True) if size != 1]
+    require([size for size in source if size != 1] == [size for size in shape if size != 1])
+    pending = iter(large)
+    return tuple(None if size == 1 else next(pending) for size in source)

@@ -1,0 +1,147 @@
+"""Attention with scores of its own becomes one kernel that is right, whatever is done to them."""
+
+import pytest
+
+from agent.proposers.recipe.adapt import adapt
+from agent.proposers.recipe.scores.find import attentions
+from judge.evaluate.judge import evaluate
+from judge.evaluate.options import Options
+from judge.evaluate.result import Verdict
+from judge.graph import export_graph
+
+# The judge varies numbers: heads stay, which are in a file as a model's own.
+FILE = """
+import math
+import torch
+import torch.nn.functional as F
+BATCH, QUERIES, KEYS, WIDTH = 2, 37, 53, 24
+HEADS, SHARED = len("ab"), len("ab")
+
+
+class Model(torch.nn.Module):
+    def forward(self, q, k, v, {names}):
+        i = torch.arange(q.shape[-2], device=q.device)[:, None]
+        j = torch.arange(k.shape[-2], device=q.device)
+{body}
+
+
+def get_inputs():
+    q = torch.randn(BATCH, HEADS * SHARED, QUERIES, WIDTH)
+    k, v = torch.randn(2, BATCH, HEADS, KEYS, WIDTH).unbind()
+    return [q, k, v, {inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+GROUPS = "q = q.view(q.shape[0], k.shape[1], -1, *q.shape[2:])"
+# By what is done: names of more inputs, these, the body, kernels.
+CASES = {
+    "a capped window over documents with a sink, written with logarithms": (
+        "ids, keys, sink",
+        "torch.randint(0, 3, (BATCH, QUERIES)), torch.randint(0, 2, (BATCH, KEYS)),"
+        " torch.randn(HEADS, SHARED)",
+        f"""{GROUPS}
+s = torch.einsum("bkgqd,bksd->bkgqs", q, k).float() / math.sqrt(q.shape[-1])
+s = 5.0 * torch.tanh(s / 5.0)
+m = ((i + 20 >= j) & (i - j < 30))[None] & (ids[:, :, None] >= keys[:, None, :])
+s = s.masked_fill(~m[:, None, None], float("-inf"))
+more = sink.float()[None, :, :, None, None].expand(*s.shape[:-1], 1)
+lse = torch.logsumexp(torch.cat([s, more], -1), -1, keepdim=True)
+o = torch.einsum("bkgqs,bksd->bqkgd", (s - lse).exp().to(v.dtype), v)
+return o.flatten(2), lse.squeeze(-1)""",
+        1,
+    ),
+    "biases of distance and a softmax with a sink": (
+        "slopes, sink",
+        "torch.rand(HEADS * SHARED), torch.randn(HEADS * SHARED)",
+        """k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+s = (q @ k.transpose(-1, -2)) * 0.3 - slopes[:, None, None] * (i - j).abs()
+sinks = sink.view(1, -1, 1, 1).expand(s.shape[0], -1, s.shape[2], -1)
+p = torch.softmax(torch.cat([s, sinks], dim=-1), dim=-1)[..., :-1]
+return p @ v""",
+        1,
+    ),
+    "scores of two products, and their logarithms": (
+        "r, t, lengths",
+        "torch.randn(BATCH, HEADS * SHARED, QUERIES, 8), torch.randn(BATCH, KEYS, 8),"
+        " torch.randint(3, KEYS, (BATCH,))",
+        """s = torch.einsum("bhqd,bsd->bhqs", q, k[:, 0]) + torch.einsum("bhqr,bsr->bhqs", r, t)
+s = s * q.shape[-1] ** -0.5
+s = s.masked_fill((j >= lengths[:, None])[:, None, None], float("-inf"))
+return torch.einsum("bhqs,bsd->bhqd", s.softmax(-1), v[:, 1]), torch.logsumexp(s, -1)""",
+        1,
+    ),
+    "a mask of PyTorch's operator, with queries that share keys": (
+        "lengths",
+        "torch.randint(3, KEYS, (BATCH,))",
+        """m = (j < lengths[:, None])[:, None, None] & (i + 30 >= j)
+k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+return F.scaled_dot_product_attention(q, k, v, attn_mask=m)""",
+        1,
+    ),
+    "keys in pages that a table names": (
+        "pool, table, lengths",
+        "torch.randn(2, 20, 4, HEADS, WIDTH), torch.randint(0, 20, (BATCH, KEYS)),"
+        " torch.randint(3, 4 * KEYS, (BATCH,))",
+        """k, v = (pages[table.long()].flatten(1, 2) for pages in pool.unbind())
+q = q[:, :, 0].unflatten(1, (v.shape[2], -1))
+s = torch.einsum("bhgd,bshd->bhgs", q, k).float() * q.shape[-1] ** -0.5
+unseen = torch.arange(k.shape[1], device=q.device) >= lengths[:, None]
+p = s.masked_fill(unseen[:, None, None], float("-inf")).softmax(-1).to(v.dtype)
+return torch.einsum("bhgs,bshd->bhgd", p, v).flatten(1)""",
+        1,
+    ),
+    "parts that are merged by their logarithms": (
+        "more",
+        "torch.randn(KEYS, WIDTH)",
+        """def part(k, v, equation):
+    s = torch.einsum("bhqd," + equation + "->bhqs", q, k) * q.shape[-1] ** -0.5
+    lse = torch.logsumexp(s, -1)
+    weights = torch.exp(s - lse[..., None])
+    return torch.einsum("bhqs," + equation + "->bhqd", weights, v), lse
+
+(a, x), (b, y) = part(k[:, 0], v[:, 0], "bsd"), part(more, more, "sd")
+top = torch.maximum(x, y)
+x, y = torch.exp(x - top), torch.exp(y - top)
+return (a * x[..., None] + b * y[..., None]) / (x + y)[..., None]""",
+        2,
+    ),
+}
+# What is no such attention, or is left to kernels of the knowledge base.
+OTHERS = {
+    "scores are products alone": "F.softmax(q @ q.transpose(-1, -2) / 4.0, -1) @ q",
+    "weights are returned": "(w := F.softmax((q @ q.transpose(-1, -2)).tanh(), -1)) @ q, w",
+    "scores are returned": "(s := (q @ q.transpose(-1, -2)).tanh()).softmax(-1) @ q, s",
+    "scores are sorted": "(q @ q.transpose(-1, -2)).sort(-1)[0].softmax(-1) @ q",
+    "queries are weighted": "(q @ q.transpose(-1, -2)).tanh().softmax(-2) @ q",
+    "heads are too wide": "(q @ q.transpose(-1, -2)).tanh().softmax(-1) @ q.repeat(1, 1, 1, 30)",
+}
+
+
+def problem(names: str, inputs: str, body: str) -> str:
+    indented = "\n".join(f"        {line}" for line in body.splitlines())
+    return FILE.format(names=names, inputs=inputs, body=indented)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scores_of_any_form_stay_in_one_kernel(interpreting, tmp_path, name):
+    names, inputs, body, count = CASES[name]
+    source = problem(names, inputs, body)
+    graph = export_graph(source, "problem.py", "float32", interpreting)
+    found = attentions(graph)
+    assert len(found) == count
+    adapted = adapt(graph, found, "problem")
+    assert not {"softmax", "matmul", "einsum", "index", "where"} & {*adapted.beside}
+    assert "visible" in adapted.source or "masked_fill" not in body
+    (tmp_path / "problem.py").write_text(source)
+    (tmp_path / "kernel.py").write_text(adapted.source)
+    options = Options(interpret=True, timing=False, trust=True)
+    judged = evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting)
+    assert judged.verdict in {Verdict.CORRECT, Verdict.LIBRARY}, (judged.verdict, judged.reasons)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_attention_with_scores_of_its_own_is_left(interpreting, name):
+    source = problem("more", "torch.rand(1)", f"return {OTHERS[name]}")
+    assert not attentions(export_graph(source, "problem.py", "float32", interpreting))
