@@ -81,13 +81,41 @@ class _Driver(CompileTarget):
         return lambda *_, **__: 0.0
 
 
+def _item(tensor: Any, index: Any) -> Any:
+    """What `tensor[index]` is, through operators."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    named = sum(item is not None and item is not Ellipsis for item in items)
+    place = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
+    items[place : place + 1] = [slice(None)] * (tensor.dim() - named)
+    gathered: list[Any] = []
+    for item in items:
+        dim = len(gathered)
+        if item is None:
+            tensor = tensor.unsqueeze(dim)
+        elif isinstance(item, slice):
+            step = 1 if item.step is None else item.step
+            tensor = torch.ops.aten.slice.Tensor(tensor, dim, item.start, item.stop, step)
+        elif isinstance(item, int):
+            tensor = tensor.select(dim, item)
+            continue
+        gathered.append(torch.as_tensor(item) if isinstance(item, torch.Tensor | list) else None)
+    if all(item is None for item in gathered):
+        return tensor
+    return torch.ops.aten.index.Tensor(tensor, gathered)
+
+
 # What reads or changes contents, which are not there. Pointers are aligned as an allocator's are;
-# and what changes contents in place a torch without CUDA cannot do on fake tensors.
+# and what changes contents in place, indexes or copies a torch without CUDA cannot do on fake
+# tensors.
 _ON_FAKES: dict[str, Callable[..., Any]] = {
     "data_ptr": lambda _: 0,
     "copy_": lambda self, *_, **__: self,
     "uniform_": lambda self, *_, **__: self,
     "__setitem__": lambda *_: None,
+    "__getitem__": _item,
+    "contiguous": lambda self, **_: (
+        self if self.is_contiguous() else self.clone(memory_format=torch.contiguous_format)
+    ),
 }
 
 

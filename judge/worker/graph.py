@@ -34,6 +34,9 @@ _BY_VALUES: Final = frozenset({"GuardOnDataDependentSymNode", "DataDependentOutp
 # Checks that export adds; they compute nothing.
 _CHECKS: Final = ("aten._assert", "aten.sym_constrain")
 
+# Elements of a constant that a graph carries: lists that code indexes with, small tables.
+_MOST_NUMBERS: Final = 256
+
 # Where Python registers what an operator is replaced by as soon as a graph is traced again.
 _DECOMPOSING: Final = frozenset({DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd})
 
@@ -140,8 +143,8 @@ def _to_message(program: Any) -> Graph:
                 nodes.append(_node(node, "input", args, input=index))
                 index += 1
             elif spec.kind is InputKind.CONSTANT_TENSOR:
-                value = _number(program.constants.get(spec.target))
-                nodes.append(_node(node, "constant", [_value(value)]))
+                numbers = _numbers(program.constants.get(spec.target))
+                nodes.append(_node(node, "constant", [_value(numbers)]))
             else:
                 nodes.append(_node(node, "tensor", [], tensor=spec.target))
         elif node.op == "output":
@@ -161,15 +164,14 @@ def _to_message(program: Any) -> Graph:
     return Graph(nodes=nodes, outputs=outputs, updates=updates)
 
 
-def _number(tensor: Any) -> float | int | None:
-    """The value of a constant of one element; None where it has more, or is not known."""
+def _numbers(tensor: Any) -> Any:
+    """A constant's value, or nested lists of values; None where it is large or not known."""
     # A constant that was made under `FakeTensorMode` keeps its values where it is small.
     real = getattr(tensor, "constant", None) if isinstance(tensor, FakeTensor) else tensor
-    if not isinstance(real, torch.Tensor) or real.numel() != 1 or real.is_complex():
+    if not isinstance(real, torch.Tensor) or real.is_complex() or real.numel() > _MOST_NUMBERS:
         return None
     with unset_fake_temporarily():
-        value: float | int = real.item()
-    return value
+        return real.item() if real.numel() == 1 else real.tolist()
 
 
 def _operator(target: Any) -> str:

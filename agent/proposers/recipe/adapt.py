@@ -12,7 +12,6 @@ from agent.proposers.recipe.carry import Recipe, Signature, identifier, inlined_
 from agent.proposers.recipe.core import PLACEHOLDER, Core, plain_name
 from agent.proposers.recipe.operands import argument
 from judge.graph import Graph, operands, reference
-from judge.worker import messages as m
 from kb.errors import KbError
 
 _RESERVED: Final = frozenset({"torch", "triton", "tl", "kernel_function"})
@@ -276,9 +275,15 @@ class _Writer:
         node = self.graph[name]
         if node.op == "getitem":
             return f"{self._literal(node.args[0])}[{self._literal(node.args[1])}]"
+        if node.op == "constant" and node.args[0] is not None:
+            dtype = f"dtype=torch.{self.graph.dtype(name)}"
+            return f"torch.tensor({self._literal(node.args[0])}, {dtype}, device={self._device()})"
         base = self._base(name)
         if base in ("split", "chunk") and reference(node.args[0]) is not None:
-            return self._chunk_call(node)
+            if len({tuple(tensor.shape) for tensor in node.tensors}) == 1:
+                dim = argument(node, 2, 0)
+                return f"{self._literal(node.args[0])}.chunk({len(node.tensors)}, {dim})"
+            self.fixed_shape = True
         sized = base in beside.SIZED
         sizes = beside.view_sizes(self.graph, name, self.names) if sized else None
         if base in beside.RANDOM or not node.op.startswith("aten.") or (sized and sizes is None):
@@ -318,12 +323,6 @@ class _Writer:
         if name is None:
             raise CannotAdaptError("the problem has no tensor among its inputs")
         return f"{self.names[name]}.device"
-
-    def _chunk_call(self, node: m.GraphNode) -> str:
-        shapes = {tuple(tensor.shape) for tensor in node.tensors}
-        if len(shapes) != 1:
-            raise CannotAdaptError("a split into unequal parts cannot be called beside the kernel")
-        return f"{self._literal(node.args[0])}.chunk({len(node.tensors)}, {argument(node, 2, 0)})"
 
     def _literal(self, value: Any) -> str:
         name = reference(value)

@@ -23,7 +23,7 @@ SAMPLED: Final = frozenset({"rand", "randn"})
 _TO_THE_END: Final = (1 << 63) - 1
 # Each call has other results, or writes into an operand.
 RANDOM: Final = frozenset({
-    "bernoulli", "dropout", "empty_like", "multinomial", "normal", "poisson", "rand_like",
+    "bernoulli", "dropout", "multinomial", "normal", "poisson", "rand_like",
     "randint", "randn_like", "randperm",
 })  # fmt: skip
 

@@ -4,11 +4,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from profile_files import CUDA, INLINE, MATMUL, PERSISTENT, PROBLEM
 
 from judge.problem.kernel import KernelFile
 from judge.problem.source import ProblemFile
 from judge.profile import profiler
+from judge.profile.compiling import pretended_gpu
 from judge.profile.profiler import Request, profile
 from judge.profile.sanitize import SanitizerError
 from judge.sandbox.launch import Zygote
@@ -105,6 +107,22 @@ def test_the_kernel_file_sees_no_other_files(facts, tmp_path):
     [note] = [each for each in facts(text).notes if "failed with" in each]
     assert "FileNotFoundError" in note or "PermissionError" in note
     assert Path(secret).read_text() == "hidden"
+
+
+INDEXED = {
+    "x[1:3]": (2, 6, 4), "x[-1]": (6, 4), "x[..., 0]": (8, 6), "x[:, None, 2]": (8, 1, 4),
+    "x[i]": (5, 6, 4), "x[::2, i, 1:]": (4, 5, 3), "x[0, ..., None]": (6, 4, 1),
+    "x[[0, 2]]": (2, 6, 4), "x.transpose(0, 1).contiguous()": (6, 8, 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", INDEXED)
+def test_tensors_without_contents_are_indexed(text):
+    with pretended_gpu("sm_90a", 132):
+        names = {"x": torch.empty(8, 6, 4, device="cuda:0")}
+        names["i"] = torch.zeros(5, dtype=torch.int64, device="cuda:0")
+        found = eval(text, names)
+        assert (tuple(found.shape), found.device.type) == (INDEXED[text], "cuda")
 
 
 def test_an_absent_sanitizer_is_said_and_the_rest_goes_on(facts, monkeypatch):

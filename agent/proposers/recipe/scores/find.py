@@ -11,22 +11,15 @@ from agent.proposers.recipe.carry import Recipe
 from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.operands import argument, bind_arguments, operand
 from agent.proposers.recipe.patterns import NoMatchError, attempt, require, uncast, unwrap
+from agent.proposers.recipe.scores.reading import WIDTH, Read, contraction, read
 from agent.proposers.recipe.scores.text import kernel_text
-from agent.proposers.recipe.scores.values import (
-    WIDTH,
-    Attention,
-    Product,
-    Read,
-    Step,
-    Values,
-    contraction,
-    read,
-)  # fmt: skip
+from agent.proposers.recipe.scores.values import Attention, Product, Step, Values
 from agent.proposers.recipe.softmax import softmax_of
 from judge.graph import Graph, operands, reference
 
 SLUG: Final = "scores"
 _MINUS_INFINITY: Final = {"float": "-inf"}
+_NOT: Final = "tl.where({0} != 0.0, 0.0, 1.0)"
 _LOW: Final = frozenset({"float16", "bfloat16"})
 _FUSED: Final = "aten.scaled_dot_product_attention.default"
 _WHOLE: Final = (
@@ -188,9 +181,13 @@ def _hidden(graph: Graph, scores: str, values: Values) -> int | None:
     """The condition under which a score counts for nothing, if there is one."""
     name, _ = uncast(graph, scores)
     node = graph[name]
-    if node.op != "aten.masked_fill.Scalar" or node.args[2] != _MINUS_INFINITY:
+    if argument(node, 2) != _MINUS_INFINITY:
         return None
-    return values.whole(unwrap(operand(node, 1)))
+    if node.op == "aten.masked_fill.Scalar":
+        return values.whole(unwrap(operand(node, 1)))
+    if node.op == "aten.where.ScalarOther":
+        return values.add(Step(_NOT, (values.whole(unwrap(operand(node))),)))
+    return None
 
 
 def _fused(graph: Graph, root: str) -> tuple[Attention, set[str], None]:
@@ -222,7 +219,7 @@ def _fused(graph: Graph, root: str) -> tuple[Attention, set[str], None]:
     scale = arguments["scale"]
     factor = 1 / math.sqrt(shape[-1]) if scale is None else unwrap(fuse.number(scale))
     scaled = values.add(Step("{0} * {1}", (values.add(Product(rows, of_keys(k))), float(factor))))
-    hidden = values.add(Step("tl.where({0} != 0.0, 0.0, 1.0)", (values.whole(unwrap(mask)),)))
+    hidden = values.add(Step(_NOT, (values.whole(unwrap(mask)),)))
     require(not causal)
     score = values.add(Step('tl.where({0} != 0.0, float("-inf"), {1})', (hidden, scaled)))
     out = (*lead, rank - 2, WIDTH)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from agent.proposers.recipe.patterns import require
-from agent.proposers.recipe.scores.values import PAGE, WIDTH, Attention
+from agent.proposers.recipe.scores.reading import PAGE, WIDTH
+from agent.proposers.recipe.scores.values import Attention
 
 BLOCKS = (16, 32, 64, 128)
 """Sizes of blocks of queries and keys; the first is the least that Triton's products take."""

@@ -11,15 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from agent.proposers.recipe import fuse
 from agent.proposers.recipe.patterns import require
 from agent.proposers.recipe.scores import launching
-from agent.proposers.recipe.scores.values import (
-    PAGE,
-    WIDTH,
-    Attention,
-    Index,
-    Product,
-    Read,
-    Step,
-)
+from agent.proposers.recipe.scores.reading import PAGE, WIDTH, Read
+from agent.proposers.recipe.scores.values import Attention, Index, Product, Step
 
 # Of heads: a program holds a block of queries and of results in registers.
 _WIDEST = 512

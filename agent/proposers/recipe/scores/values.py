@@ -4,7 +4,6 @@ A score has axes, numbered as the dimensions of the scores in PyTorch; keys are 
 A value within the kernel has some of these axes, and is repeated along the others.
 """
 
-import string
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,47 +11,29 @@ from typing import Final
 from agent.proposers.recipe import fuse
 from agent.proposers.recipe.lanes.templates import template_of
 from agent.proposers.recipe.operands import argument, operand
-from agent.proposers.recipe.patterns import NoMatchError, attempt, require, unwrap
+from agent.proposers.recipe.patterns import NoMatchError, require, unwrap
+from agent.proposers.recipe.scores.reading import (
+    COPIES,
+    INTEGERS,
+    PRODUCTS,
+    READABLE,
+    SHAPED,
+    WIDTH,
+    Axes,
+    Read,
+    base_of,
+    contraction,
+    read,
+)  # fmt: skip
 from judge.graph import Graph, operands, reference
 
-WIDTH: Final = -1
-"""In place of an axis: what a product sums over, or what the values' result is wide."""
-PAGE: Final = -2
-"""In place of an axis: the page that a table says keys are in."""
-_LOW: Final = frozenset({"float16", "bfloat16"})
-_INTEGERS: Final = frozenset({"int16", "int32", "int64", "uint8", "int8"})
-_READ: Final = _LOW | _INTEGERS | {"float32", "bool"}
 # Operators whose expression holds for integers as well.
-_ON_INTEGERS: Final = frozenset({
+_ONINTEGERS: Final = frozenset({
     "_to_copy", "abs", "add", "clamp", "clamp_max", "clamp_min", "eq", "ge", "gt", "le", "lt",
     "masked_fill", "maximum", "minimum", "mul", "ne", "neg", "rsub", "sub", "where",
 })  # fmt: skip
-_COPIES: Final = frozenset({"alias", "clone", "contiguous", "detach", "lift_fresh_copy"})
-_SHAPED: Final = frozenset({"view", "reshape", "_unsafe_view", "squeeze", "unsqueeze"})
-_PRODUCTS: Final = frozenset({"aten.matmul.default", "aten.bmm.default", "aten.mm.default"})
 # A larger expression is none of scores.
 _MOST_VALUES: Final = 200
-
-Axes = tuple[int | None, ...]
-
-
-@dataclass(frozen=True)
-class Read:
-    """A tensor in memory; of each of its dimensions the axis, or None where it has one element."""
-
-    name: str
-    axes: Axes
-    shared: tuple[int, ...] = ()
-    """By dimension: how many neighbours along the axis share an element."""
-    table: "Read | None" = None
-    """Where keys lie in pages: which page each has, as many keys as it holds to an element. The
-    tensor's own place along the keys is then that within a page."""
-
-    @property
-    def along(self) -> set[int]:
-        """The axes, and `WIDTH`, that it depends on."""
-        own = {axis for axis in self.axes if axis is not None} - {PAGE}
-        return own | (self.table.along if self.table is not None else set())
 
 
 @dataclass(frozen=True)
@@ -79,106 +60,6 @@ class Step:
 
 
 Value = Read | Product | Index | Step
-
-
-@dataclass(frozen=True)
-class Contraction:
-    """A product of two tensors, and a letter for each of their dimensions."""
-
-    parts: tuple[str, str]
-    letters: tuple[str, str]
-    out: str
-
-    def other(self, side: int) -> tuple[str, str]:
-        """The operand that is not at `side`, and its letters."""
-        return self.parts[1 - side], self.letters[1 - side]
-
-
-def contraction(graph: Graph, name: str) -> Contraction:
-    """A product as one of letters, of which one is summed over.
-
-    Raises
-    ------
-    NoMatchError
-        The value is no such product.
-    """
-    node = graph[name]
-    if node.op == "aten.einsum.default":
-        parts: list[str | None] = [*operands(node)]
-        text = str(node.args[0]).replace(" ", "")
-        left, arrow, out = text.partition("->")
-        labels = left.split(",")
-        require(bool(arrow) and "." not in text and len(parts) == len(labels) == 2)
-    else:
-        require(node.op in _PRODUCTS)
-        parts = [operand(node), operand(node, 1)]
-        ranks = [len(graph.shape(unwrap(part))) for part in parts]
-        require(min(ranks) >= 2)
-        batch = string.ascii_lowercase[: max(ranks) - 2]
-        lead = [batch[len(batch) - (rank - 2) :] for rank in ranks]
-        labels, out = [f"{lead[0]}xy", f"{lead[1]}yz"], f"{batch}xz"
-    left, right = labels
-    summed = ({*left} & {*right}) - {*out}
-    require(all(len({*each}) == len(each) for each in (left, right, out)) and len(summed) == 1)
-    require({*left} | {*right} == {*out} | summed)
-    return Contraction((unwrap(parts[0]), unwrap(parts[1])), (left, right), out)
-
-
-def read(graph: Graph, name: str, axes: Sequence[int | None], sizes: Sequence[int]) -> Read:
-    """A tensor as it lies in memory: without conversions to a wider dtype or repetitions.
-
-    Raises
-    ------
-    NoMatchError
-        A kernel cannot read it.
-    """
-    shared = [1] * len(axes)
-    while True:
-        paged = attempt(_paged, graph, name, axes, sizes)
-        if paged is not None and max(shared, default=1) == 1:
-            return paged
-        node = graph[name]
-        source = operand(node)
-        if node.op == "aten._to_copy.default" and source is not None:
-            if graph.dtype(name) != "float32" or graph.dtype(source) not in _LOW:
-                break
-        elif node.op == "aten.repeat_interleave.self_int" and source is not None:
-            times, dim = argument(node, 1), argument(node, 2)
-            if not isinstance(times, int) or not isinstance(dim, int) or node.kwargs:
-                break
-            shared[dim] *= times
-        else:
-            break
-        name = source
-    require(graph.is_tensor(name) and graph.dtype(name) in _READ)
-    shape = graph.shape(name)
-    places: list[int | None] = []
-    for size, axis, times in zip(shape, axes, shared, strict=True):
-        is_one = size == 1 and (axis is None or axis != WIDTH)
-        require(is_one or axis == WIDTH or (axis is not None and size * times == sizes[axis]))
-        places.append(None if is_one else axis)
-    return Read(name, tuple(places), tuple(shared) if max(shared, default=1) > 1 else ())
-
-
-def _paged(graph: Graph, name: str, axes: Sequence[int | None], sizes: Sequence[int]) -> Read:
-    """Keys [batch, keys, …] out of pages [page, keys within, …], by a table [batch, pages]."""
-    keys = len(sizes) - 1
-    require(_base(graph[name].op) in _SHAPED and list(axes[1:2]) == [keys])
-    gathered = graph[unwrap(operand(graph[name]))]
-    require(gathered.op == "aten.index.Tensor")
-    pages, table = operands(gathered)
-    require(gathered.args[1] == [{"node": table}])
-    while graph[table].op == "aten._to_copy.default" and graph.dtype(table) in _INTEGERS:
-        table = unwrap(operand(graph[table]))
-    shape, of_table = graph.shape(pages), graph.shape(table)
-    require(len(of_table) == 2 and graph.dtype(table) in _INTEGERS)
-    require(graph.shape(name) == (of_table[0], of_table[1] * shape[1], *shape[2:]))
-    require(graph.dtype(pages) in _READ and of_table[1] > 1 and shape[1] > 1)
-    own = (
-        None if size == 1 and a != WIDTH else a for size, a in zip(shape[2:], axes[2:], strict=True)
-    )
-    batch = None if of_table[0] == 1 else axes[0]
-    return Read(pages, (PAGE, keys, *own), table=Read(table, (batch, keys)))
 
 
 @dataclass
@@ -259,7 +140,7 @@ class Values:
         """Whether a value is made of a product that has all axes of the scores."""
         if name not in self._scored:
             node = self.graph[name]
-            if node.op == "aten.einsum.default" or node.op in _PRODUCTS:
+            if node.op == "aten.einsum.default" or node.op in PRODUCTS:
                 is_scored = self.graph.shape(name) == self.sizes
             else:
                 is_scored = node.op not in ("input", "tensor") and any(
@@ -272,7 +153,7 @@ class Values:
     def _computed(self, name: str, axes: Axes) -> int:
         """The number of a value that the kernel computes."""
         node = self.graph[name]
-        if self._is_scored(name) and (node.op == "aten.einsum.default" or node.op in _PRODUCTS):
+        if self._is_scored(name) and (node.op == "aten.einsum.default" or node.op in PRODUCTS):
             return self._product(name, axes)
         if node.op == "aten.arange.default":
             require(len(node.args) == 1 and axes[0] is not None)
@@ -294,13 +175,13 @@ class Values:
     def _viewed(self, name: str, axes: Axes) -> tuple[str, Axes] | None:
         """Of what a value is a view, and along which axes that lies; None where it is none."""
         node = self.graph[name]
-        base, source = _base(node.op), operand(node)
+        base, source = base_of(node.op), operand(node)
         if source is None:
             return None
         rank = len(self.graph.shape(source))
-        if base in _COPIES:
+        if base in COPIES:
             return source, axes
-        if base in _SHAPED:
+        if base in SHAPED:
             shapes = self.graph.shape(source), self.graph.shape(name)
             return source, _without_ones(*shapes, axes)
         if base == "expand":
@@ -315,11 +196,11 @@ class Values:
     def _is_exact(self, name: str) -> bool:
         """Whether the expression of an operator holds for the dtypes at hand."""
         node, dtype = self.graph[name], self.graph.dtype(name)
-        base = _base(node.op)
+        base = base_of(node.op)
         made_of = {self.graph.dtype(part) for part in operands(node)}
         if base == "_to_copy":  # not to fewer values: a mask, whole numbers
-            return dtype in made_of | {"float32"} or (dtype in _INTEGERS and made_of <= _INTEGERS)
-        return made_of <= _READ and (base in _ON_INTEGERS or not made_of & _INTEGERS)
+            return dtype in made_of | {"float32"} or (dtype in INTEGERS and made_of <= INTEGERS)
+        return made_of <= READABLE and (base in _ONINTEGERS or not made_of & INTEGERS)
 
     def _product(self, name: str, axes: Axes) -> int:
         found = contraction(self.graph, name)
@@ -382,11 +263,6 @@ class Attention:
                     found.append(value)
         found.append(self.of_values)
         return list(dict.fromkeys([*found, *(read.table for read in found if read.table)]))
-
-
-def _base(operator: str) -> str:
-    """`aten.add.Tensor` as add."""
-    return operator.removeprefix("aten.").partition(".")[0]
 
 
 def _without_ones(source: Sequence[int], shape: Sequence[int], axes: Axes) -> Axes:

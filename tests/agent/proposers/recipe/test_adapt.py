@@ -116,6 +116,18 @@ def test_a_slice_at_a_place_of_the_input_s_own_holds_for_its_shape(
     assert ("only in shape" in _adapted(shelf, source, "softmax-register-cached").source) == alone
 
 
+def test_constants_and_unequal_parts_are_written_out(
+    shelf: CorpusCatalog, interpreting: Zygote, tmp_path: Path
+) -> None:
+    parts = "a, b = x[:, [0, 2, 1, 4, 3, 5, 7, 6]].split(5, -1)"
+    y = "torch.cat([b, torch.empty_like(a).copy_(a)], 1).softmax(-1)"
+    forward = f"def forward(self, x):\n    {parts}\n    return {y}"
+    source = p.problem("ROWS, COLUMNS = 6, 8", forward, "torch.randn(ROWS, COLUMNS)")
+    adapted = _adapted(shelf, source, "softmax-register-cached")
+    found = p.judged(source, adapted.source, tmp_path, interpreting)
+    assert found.verdict in {Verdict.LIBRARY, Verdict.SPECIALISED}, found.reasons
+
+
 def test_random_numbers_beside_the_kernel_are_refused(shelf: CorpusCatalog) -> None:
     random = p.SOFTMAX.replace("x.softmax(-1)", "(x + torch.rand_like(x)).softmax(-1)")
     assert random != p.SOFTMAX

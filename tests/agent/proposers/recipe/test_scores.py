@@ -8,6 +8,7 @@ from judge.evaluate.judge import evaluate
 from judge.evaluate.options import Options
 from judge.evaluate.result import Verdict
 from judge.graph import export_graph
+from tests.agent.proposers.recipe.problems import ROOT
 
 # The judge varies numbers: heads stay, which are in a file as a model's own.
 FILE = """
@@ -72,6 +73,17 @@ s = s.masked_fill((j >= lengths[:, None])[:, None, None], float("-inf"))
 return torch.einsum("bhqs,bsd->bhqd", s.softmax(-1), v[:, 1]), torch.logsumexp(s, -1)""",
         1,
     ),
+    "keys that are expanded, in a layout of their own": (
+        "lengths",
+        "torch.randint(3, KEYS, (BATCH,))",
+        """k, v = (x.transpose(1, 2).contiguous() for x in (k, v))  # as a cache has them
+k, v = (x.transpose(1, 2)[:, :, None].expand(-1, -1, 2, -1, -1) for x in (k, v))
+k, v = (x.reshape(x.shape[0], -1, *x.shape[3:]) for x in (k, v))
+s = torch.matmul(q.float(), k.float().permute(0, 1, 3, 2)) / math.sqrt(q.shape[-1])
+s = torch.where((j < lengths[:, None])[:, None, None] | (i > j), s, float("-inf"))
+return torch.matmul(torch.softmax(s, dim=-1, dtype=torch.float32).to(q.dtype), v)""",
+        1,
+    ),
     "a mask of PyTorch's operator, with queries that share keys": (
         "lengths",
         "torch.randint(3, KEYS, (BATCH,))",
@@ -108,6 +120,14 @@ return (a * x[..., None] + b * y[..., None]) / (x + y)[..., None]""",
         2,
     ),
 }
+# Kernels, and what of attention's own operators is left beside them.
+FIXTURES = {
+    "cascade": (2, set()),
+    "latent_decode": (1, {"index"}),  # the cosines of the queries' places
+    "packed_documents": (1, set()),
+    "paged_decode": (1, set()),
+    "tree_verify": (1, set()),
+}
 # What is no such attention, or is left to kernels of the knowledge base.
 OTHERS = {
     "scores are products alone": "F.softmax(q @ q.transpose(-1, -2) / 4.0, -1) @ q",
@@ -139,6 +159,16 @@ def test_scores_of_any_form_stay_in_one_kernel(interpreting, tmp_path, name):
     options = Options(interpret=True, timing=False, trust=True)
     judged = evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting)
     assert judged.verdict in {Verdict.CORRECT, Verdict.LIBRARY}, (judged.verdict, judged.reasons)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_problems_of_serving_and_training_leave_no_scores(interpreting, name):
+    count, beside = FIXTURES[name]
+    source = (ROOT / "tests" / "fixtures" / "scores" / f"{name}.py").read_text()
+    graph = export_graph(source, f"{name}.py", "bfloat16", interpreting)
+    found = attentions(graph)
+    assert len(found) == count
+    assert not {"softmax", "einsum", "index"} & {*adapt(graph, found, name).beside} - beside
 
 
 @pytest.mark.parametrize("name", OTHERS)
