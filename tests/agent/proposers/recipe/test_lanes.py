@@ -5,11 +5,9 @@ import torch
 
 from agent.proposers.recipe.adapt import adapt
 from agent.proposers.recipe.lanes import region as lanes
-from judge.evaluate.judge import evaluate
-from judge.evaluate.options import Options
 from judge.evaluate.result import Verdict
 from judge.graph import export_graph
-from tests.agent.proposers.recipe.problems import ROOT
+from tests.agent.proposers.recipe.problems import ROOT, judged
 
 FOLDER = ROOT / "tests" / "fixtures" / "lanes"
 # The judge varies numbers of a module, up to thousands: each time step takes milliseconds here.
@@ -80,14 +78,9 @@ def right(interpreting, tmp_path):
         region = lanes.region_of(graph)
         assert region is not None
         adapted = adapt(graph, [(region.core, region.recipe)], "problem")
-        (tmp_path / "problem.py").write_text(source)
-        (tmp_path / "kernel.py").write_text(adapted.source)
-        options = Options(interpret=True, timing=False, trust=True)
-        found = evaluate(
-            tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting
-        )
+        found = judged(source, adapted.source, tmp_path, interpreting)
         right = {Verdict.CORRECT, Verdict.SPECIALISED, Verdict.LIBRARY}
-        assert found.verdict in right, (found.verdict, found.reasons)
+        assert found.verdict in right, found
         return region, adapted
 
     return check

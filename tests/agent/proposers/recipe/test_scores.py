@@ -4,11 +4,9 @@ import pytest
 
 from agent.proposers.recipe.adapt import adapt
 from agent.proposers.recipe.scores.find import attentions
-from judge.evaluate.judge import evaluate
-from judge.evaluate.options import Options
 from judge.evaluate.result import Verdict
 from judge.graph import export_graph
-from tests.agent.proposers.recipe.problems import ROOT
+from tests.agent.proposers.recipe.problems import ROOT, judged
 
 # The judge varies numbers: heads stay, which are in a file as a model's own.
 FILE = """
@@ -149,16 +147,13 @@ def test_scores_of_any_form_stay_in_one_kernel(interpreting, tmp_path, name):
     names, inputs, body, count = CASES[name]
     source = problem(names, inputs, body)
     graph = export_graph(source, "problem.py", "float32", interpreting)
-    found = attentions(graph)
-    assert len(found) == count
-    adapted = adapt(graph, found, "problem")
+    pairs = attentions(graph)
+    assert len(pairs) == count
+    adapted = adapt(graph, pairs, "problem")
     assert not {"softmax", "matmul", "einsum", "index", "where"} & {*adapted.beside}
     assert "visible" in adapted.source or "masked_fill" not in body
-    (tmp_path / "problem.py").write_text(source)
-    (tmp_path / "kernel.py").write_text(adapted.source)
-    options = Options(interpret=True, timing=False, trust=True)
-    judged = evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting)
-    assert judged.verdict in {Verdict.CORRECT, Verdict.LIBRARY}, (judged.verdict, judged.reasons)
+    found = judged(source, adapted.source, tmp_path, interpreting)
+    assert found.verdict in {Verdict.CORRECT, Verdict.LIBRARY}, found
 
 
 @pytest.mark.parametrize("name", FIXTURES)
