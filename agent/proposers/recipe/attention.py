@@ -14,12 +14,15 @@ _FEW_QUERIES: Final = 16
 # Kernels keep a block of queries and its results on chip; wider heads leave no room.
 WIDEST_HEAD: Final = 256
 _PRODUCTS: Final = ("aten.matmul.default", "aten.bmm.default")
-_INFINITY: Final = {"float": "-inf"}
-# Arguments of PyTorch's operator, with the defaults of the schema.
-_WHOLE: Final = (
+MINUS_INFINITY: Final = {"float": "-inf"}
+"""As an operator's argument."""
+FUSED: Final = "aten.scaled_dot_product_attention.default"
+"""PyTorch's operator."""
+FUSED_ARGUMENTS: Final = (
     ("query", None), ("key", None), ("value", None), ("attn_mask", None), ("dropout_p", 0.0),
     ("is_causal", False), ("scale", None), ("enable_gqa", False),
 )  # fmt: skip
+"""Its arguments, with the defaults of the schema."""
 
 
 @dataclass(slots=True)
@@ -40,8 +43,8 @@ class _Parts:
 def _fused_operator(graph: Graph, root: str) -> _Parts:
     """PyTorch's operator, without dropout."""
     node = graph[root]
-    require(node.op == "aten.scaled_dot_product_attention.default")
-    arguments = unwrap(bind_arguments(node, _WHOLE))
+    require(node.op == FUSED)
+    arguments = unwrap(bind_arguments(node, FUSED_ARGUMENTS))
     require(arguments["dropout_p"] == 0 and isinstance(arguments["scale"], float | None))
     q, k, v = (unwrap(reference(arguments[name])) for name in ("query", "key", "value"))
     bias = reference(arguments["attn_mask"])
@@ -75,7 +78,7 @@ def _walk_scores(graph: Graph, name: str, parts: _Parts) -> None:
         scale = _scale(graph, name, "aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor")
         if scale is not None:
             factor *= scale
-        elif node.op == "aten.masked_fill.Scalar" and node.args[2] == _INFINITY:
+        elif node.op == "aten.masked_fill.Scalar" and node.args[2] == MINUS_INFINITY:
             require(factor == 1.0 and not parts.bias and not parts.causal)
             mask = attempt(_causal_mask, graph, str(operands[1]), graph.shape(name))
             if mask is not None and mask[0] == 0:
@@ -191,7 +194,7 @@ def _causal_softmax(graph: Graph, root: str) -> Core:
     """Softmax over the last dimension of what is masked above a diagonal."""
     masked, casts = uncast(graph, unwrap(softmax_of(graph, root)))
     fill = graph[masked]
-    require(fill.op == "aten.masked_fill.Scalar" and fill.args[2] == _INFINITY)
+    require(fill.op == "aten.masked_fill.Scalar" and fill.args[2] == MINUS_INFINITY)
     mask = _causal_mask(graph, str(operand(fill, 1)), graph.shape(masked))
     x, more = uncast(graph, str(operand(fill)))
     nodes = {masked, *casts, *more, *mask[1]}

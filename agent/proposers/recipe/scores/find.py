@@ -6,26 +6,24 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.proposers.recipe import fuse
-from agent.proposers.recipe.attention import ATTENTION
+from agent.proposers.recipe.attention import (
+    ATTENTION,
+    FUSED,
+    FUSED_ARGUMENTS,
+    MINUS_INFINITY,
+)  # fmt: skip
 from agent.proposers.recipe.carry import Recipe
 from agent.proposers.recipe.core import Core
 from agent.proposers.recipe.operands import argument, bind_arguments, operand
 from agent.proposers.recipe.patterns import NoMatchError, attempt, require, uncast, unwrap
-from agent.proposers.recipe.scores.reading import WIDTH, Read, contraction, read
+from agent.proposers.recipe.scores.reading import LOW, WIDTH, Read, contraction, read
 from agent.proposers.recipe.scores.text import kernel_text
 from agent.proposers.recipe.scores.values import Attention, Product, Step, Values
 from agent.proposers.recipe.softmax import softmax_of
 from judge.graph import Graph, operands, reference
 
 SLUG: Final = "scores"
-_MINUS_INFINITY: Final = {"float": "-inf"}
 _NOT: Final = "tl.where({0} != 0.0, 0.0, 1.0)"
-_LOW: Final = frozenset({"float16", "bfloat16"})
-_FUSED: Final = "aten.scaled_dot_product_attention.default"
-_WHOLE: Final = (
-    ("query", None), ("key", None), ("value", None), ("attn_mask", None), ("dropout_p", 0.0),
-    ("is_causal", False), ("scale", None), ("enable_gqa", False),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def _is_plain(graph: Graph, root: str) -> bool:
 
 def _attention(graph: Graph, root: str) -> tuple[Core, str]:
     """One attention and the text of its kernel."""
-    if graph[root].op == _FUSED:
+    if graph[root].op == FUSED:
         return _core(graph, root, *_fused(graph, root))
     last = contraction(graph, root)
     for side in (0, 1):
@@ -101,7 +99,7 @@ def _attention(graph: Graph, root: str) -> tuple[Core, str]:
             if found.sink is None
             else values.add(read(graph, found.sink, (*range(rank), None), (*values.sizes[:-1], 1))),
             by_logs=found.by_logs,
-            is_exact=not casts and graph.dtype(root) not in _LOW and not _is_rounded(graph, root),
+            is_exact=not casts and graph.dtype(root) not in LOW and not _is_rounded(graph, root),
         )
         nodes = {root, weights, *casts} | found.nodes | values.inside
         return _core(graph, root, attention, nodes, found)
@@ -112,7 +110,7 @@ def _is_rounded(graph: Graph, root: str) -> bool:
     """Whether all that is made of a value is rounded to a narrow dtype at once."""
     users = graph.users[root]
     return bool(users) and all(
-        graph[user].op == "aten._to_copy.default" and graph.dtype(user) in _LOW for user in users
+        graph[user].op == "aten._to_copy.default" and graph.dtype(user) in LOW for user in users
     )
 
 
@@ -181,7 +179,7 @@ def _hidden(graph: Graph, scores: str, values: Values) -> int | None:
     """The condition under which a score counts for nothing, if there is one."""
     name, _ = uncast(graph, scores)
     node = graph[name]
-    if argument(node, 2) != _MINUS_INFINITY:
+    if argument(node, 2) != MINUS_INFINITY:
         return None
     if node.op == "aten.masked_fill.Scalar":
         return values.whole(unwrap(operand(node, 1)))
@@ -191,16 +189,17 @@ def _hidden(graph: Graph, scores: str, values: Values) -> int | None:
 
 
 def _fused(graph: Graph, root: str) -> tuple[Attention, set[str], None]:
-    """PyTorch's operator with a mask that hides scores, or with queries that share keys."""
-    arguments = unwrap(bind_arguments(graph[root], _WHOLE))
+    """PyTorch's operator with a mask that hides scores; queries may share keys."""
+    arguments = unwrap(bind_arguments(graph[root], FUSED_ARGUMENTS))
     q, k, v = (unwrap(reference(arguments[name])) for name in ("query", "key", "value"))
     mask, causal = reference(arguments["attn_mask"]), arguments["is_causal"] is True
     require(arguments["dropout_p"] == 0 and mask is not None and graph.dtype(mask) == "bool")
     shape = graph.shape(q)
     rank = len(shape)
+    require(rank > 2 and rank == len(graph.shape(k)) == len(graph.shape(v)) and not causal)
     sizes = (*shape[:-1], graph.shape(k)[-2])
     heads, times = graph.shape(k)[-3], 1
-    if arguments["enable_gqa"] is True and rank > 2:
+    if arguments["enable_gqa"] is True:
         require(shape[-3] % heads == 0)
         times = shape[-3] // heads
     values = Values(graph, sizes)
@@ -220,10 +219,11 @@ def _fused(graph: Graph, root: str) -> tuple[Attention, set[str], None]:
     factor = 1 / math.sqrt(shape[-1]) if scale is None else unwrap(fuse.number(scale))
     scaled = values.add(Step("{0} * {1}", (values.add(Product(rows, of_keys(k))), float(factor))))
     hidden = values.add(Step(_NOT, (values.whole(unwrap(mask)),)))
-    require(not causal)
     score = values.add(Step('tl.where({0} != 0.0, float("-inf"), {1})', (hidden, scaled)))
     out = (*lead, rank - 2, WIDTH)
-    attention = Attention(values, score, of_keys(v), out, graph.dtype(root), hidden=hidden)
+    attention = Attention(
+        values, score, of_keys(v), out, graph.dtype(root), hidden=hidden, has_empty_rows=True
+    )
     return attention, {root}, None
 
 
@@ -272,6 +272,6 @@ def _row_axis(attention: Attention) -> int:
     require(bool(own))
     axis = max(own, key=lambda each: sizes[each])
     for product in products:
-        require(axis in product.rows.axes and WIDTH in product.rows.axes)
+        require((axis in product.rows.axes or sizes[axis] == 1) and WIDTH in product.rows.axes)
         require(len(sizes) - 1 not in product.rows.axes)
     return axis

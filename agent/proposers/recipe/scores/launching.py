@@ -50,7 +50,7 @@ def guards(attention: Attention, widths: Mapping[str, tuple[int, int, int]]) -> 
     """
     reads, keys = attention.reads(), len(attention.values.sizes) - 1
     tables = [each.table for each in reads if each.table is not None]
-    sizes: dict[int, str] = {}
+    sizes = {axis: "1" for axis, size in enumerate(attention.values.sizes) if size == 1}
     checks = []
     for number, tensor in enumerate(reads):
         for dim, axis in enumerate(tensor.axes):

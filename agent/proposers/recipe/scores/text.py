@@ -11,12 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from agent.proposers.recipe import fuse
 from agent.proposers.recipe.patterns import require
 from agent.proposers.recipe.scores import launching
-from agent.proposers.recipe.scores.reading import PAGE, WIDTH, Read
+from agent.proposers.recipe.scores.reading import LOW, PAGE, WIDTH, Read
 from agent.proposers.recipe.scores.values import Attention, Index, Product, Step
 
 # Of heads: a program holds a block of queries and of results in registers.
 _WIDEST = 512
-_LOW = ("float16", "bfloat16")
 _LAUNCH = {"WARPS": "num_warps", "STAGES": "num_stages"}
 # Blocks are counted in int64, as tensors may have more than 2**31 elements; what is within a block
 # in int32.
@@ -148,7 +147,7 @@ class _Writer:
     def _is_narrow(self, *tensors: Read) -> bool:
         """Whether tensor cores take them, all of one dtype, as they are."""
         dtypes = {self._dtypes[tensor.name] for tensor in tensors}
-        return len(dtypes) == 1 and dtypes <= {*_LOW}
+        return len(dtypes) == 1 and dtypes <= LOW
 
     # Values
 
@@ -180,6 +179,8 @@ class _Writer:
         for number, product in self._attention.products().items():
             name = self._width(product.rows, f"width{number}")
             pointer = self._pointer(product.rows, f"d_{name}[None, :]")
+            if self._rows not in product.rows.axes:  # one query, in a block of more
+                pointer += f" + 0 * {self._place(self._rows)}"
             mask = self._mask({self._rows}, f"(d_{name}[None, :] < {name})")
             widen = not self._is_narrow(product.rows, product.keys)
             lines.append(f"q{number} = {self._load(pointer, mask, widen=widen)}")
@@ -342,6 +343,8 @@ class _Writer:
         ]
         places.sort(key=lambda place: "[" in place)
         share = "* tl.exp(top - log)[:, None]" if attention.by_logs else "/ total[:, None]"
+        if attention.has_empty_rows:
+            share = "/ tl.where(total > 0.0, total, 1.0)[:, None]"
         lines = ["log = top + tl.log(total)"] if log_axes or attention.by_logs else []
         lines += [
             f"mask = in_{self._rows}[:, None] & (d_width[None, :] < width)",

@@ -6,6 +6,7 @@ A value within the kernel has some of these axes, and is repeated along the othe
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from agent.proposers.recipe import fuse
@@ -15,6 +16,7 @@ from agent.proposers.recipe.patterns import NoMatchError, require, unwrap
 from agent.proposers.recipe.scores.reading import (
     COPIES,
     INTEGERS,
+    LOW,
     PRODUCTS,
     READABLE,
     SHAPED,
@@ -28,12 +30,13 @@ from agent.proposers.recipe.scores.reading import (
 from judge.graph import Graph, operands, reference
 
 # Operators whose expression holds for integers as well.
-_ONINTEGERS: Final = frozenset({
+_ON_INTEGERS: Final = frozenset({
     "_to_copy", "abs", "add", "clamp", "clamp_max", "clamp_min", "eq", "ge", "gt", "le", "lt",
     "masked_fill", "maximum", "minimum", "mul", "ne", "neg", "rsub", "sub", "where",
 })  # fmt: skip
-# A larger expression is none of scores.
+# A larger expression is none of scores, and a deeper one would take too many calls to follow.
 _MOST_VALUES: Final = 200
+_DEEPEST: Final = 100
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Values:
     inside: set[str] = field(default_factory=set)
     """Values of the graph that are computed in the kernel from products."""
     _numbers: dict[tuple[str, Axes], int] = field(default_factory=dict)
-    _scored: dict[str, bool] = field(default_factory=dict)
+    _depth: int = 0
 
     def add(self, value: Value) -> int:
         """A value's number; the same for the same value."""
@@ -84,25 +87,25 @@ class Values:
 
     def needed(self, number: int | None) -> list[int]:
         """Values that one is made of, and itself, in order."""
-        if number is None:
-            return []
-        value, parts = self.found[number], {number}
-        for arg in value.args if isinstance(value, Step) else ():
-            if isinstance(arg, int):
-                parts.update(self.needed(arg))
+        parts = set() if number is None else {number}
+        for place in range(number or 0, -1, -1):
+            value = self.found[place]
+            if place in parts and isinstance(value, Step):
+                parts.update(arg for arg in value.args if isinstance(arg, int))
         return sorted(parts)
 
     def axes(self, number: int) -> set[int]:
         """The axes that a value has."""
-        match self.found[number]:
-            case Read(axes=axes):
-                return {axis for axis in axes if axis is not None}
-            case Product(rows=rows, keys=keys):
-                return (rows.along | keys.along) - {WIDTH}
-            case Index(axis=axis):
-                return {axis}
-            case Step(args=args):
-                return set().union(*(self.axes(arg) for arg in args if isinstance(arg, int)))
+        found: set[int] = set()
+        for value in (self.found[part] for part in self.needed(number)):
+            match value:
+                case Read():
+                    found |= value.along
+                case Product(rows=rows, keys=keys):
+                    found |= rows.along | keys.along
+                case Index(axis=axis):
+                    found.add(axis)
+        return found - {WIDTH}
 
     def whole(self, name: str) -> int:
         """The number of a value that has the scores' shape, or can be broadcast to it."""
@@ -122,38 +125,41 @@ class Values:
         axes = tuple(None if size == 1 else a for size, a in zip(shape, axes, strict=True))
         key = name, axes
         if key not in self._numbers:
+            self._depth += 1
             self._numbers[key] = self._of(name, axes)
+            self._depth -= 1
         return self._numbers[key]
 
     def _of(self, name: str, axes: Axes) -> int:
-        scored = self._is_scored(name)
+        scored, depth = name in self._scored, self._depth
         try:
+            require(depth < _DEEPEST)
             number = self._computed(name, axes)
         except NoMatchError:
             require(not scored)
+            self._depth = depth
             return self.add(read(self.graph, name, axes, self.sizes))
         if scored:
             self.inside.add(name)
         return number
 
-    def _is_scored(self, name: str) -> bool:
-        """Whether a value is made of a product that has all axes of the scores."""
-        if name not in self._scored:
-            node = self.graph[name]
-            if node.op == "aten.einsum.default" or node.op in PRODUCTS:
+    @cached_property
+    def _scored(self) -> set[str]:
+        """Values that are made of products with all axes of the scores."""
+        scored: set[str] = set()
+        for name, node in self.graph.nodes.items():
+            if _is_product(node.op):
                 is_scored = self.graph.shape(name) == self.sizes
             else:
-                is_scored = node.op not in ("input", "tensor") and any(
-                    len(self.graph[part].tensors) == 1 and self._is_scored(part)
-                    for part in operands(node)
-                )
-            self._scored[name] = is_scored
-        return self._scored[name]
+                is_scored = not scored.isdisjoint(operands(node))
+            if is_scored:
+                scored.add(name)
+        return scored
 
     def _computed(self, name: str, axes: Axes) -> int:
         """The number of a value that the kernel computes."""
         node = self.graph[name]
-        if self._is_scored(name) and (node.op == "aten.einsum.default" or node.op in PRODUCTS):
+        if name in self._scored and _is_product(node.op):
             return self._product(name, axes)
         if node.op == "aten.arange.default":
             require(len(node.args) == 1 and axes[0] is not None)
@@ -199,8 +205,10 @@ class Values:
         base = base_of(node.op)
         made_of = {self.graph.dtype(part) for part in operands(node)}
         if base == "_to_copy":  # not to fewer values: a mask, whole numbers
-            return dtype in made_of | {"float32"} or (dtype in INTEGERS and made_of <= INTEGERS)
-        return made_of <= READABLE and (base in _ONINTEGERS or not made_of & INTEGERS)
+            if dtype in INTEGERS:
+                return dtype in {*made_of, "int64"} and made_of <= INTEGERS
+            return dtype in made_of | {"float32"} or (dtype in LOW and "float32" in made_of)
+        return made_of <= READABLE and (base in _ON_INTEGERS or not made_of & INTEGERS)
 
     def _product(self, name: str, axes: Axes) -> int:
         found = contraction(self.graph, name)
@@ -239,6 +247,8 @@ class Attention:
     by_logs: bool = False
     """Whether weights are exponentials of scores less the logarithm of their sum as it is rounded:
     where parts are merged by these logarithms, their errors cancel."""
+    has_empty_rows: bool = False
+    """Whether a query all of whose scores are hidden has zeros as its result, not NaN."""
     is_exact: bool = False
     """Whether weights are multiplied in float32, although values may be narrower."""
 
@@ -263,6 +273,10 @@ class Attention:
                     found.append(value)
         found.append(self.of_values)
         return list(dict.fromkeys([*found, *(read.table for read in found if read.table)]))
+
+
+def _is_product(operator: str) -> bool:
+    return operator == "aten.einsum.default" or operator in PRODUCTS
 
 
 def _without_ones(source: Sequence[int], shape: Sequence[int], axes: Axes) -> Axes:

@@ -102,6 +102,15 @@ p = s.masked_fill(unseen[:, None, None], float("-inf")).softmax(-1).to(v.dtype)
 return torch.einsum("bhgs,bshd->bhgd", p, v).flatten(1)""",
         1,
     ),
+    "one query of a batch of one, some of whose scores are all hidden": (
+        "lengths",
+        "torch.zeros(1)",
+        """q, m = q[:1, :, :1], (j < lengths[:, None])[:, None, None]
+k, v = (x[:1].repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+s = (q * 0.2) @ k.mT - j * 0.1
+return F.scaled_dot_product_attention(q, k, v, attn_mask=m) + s.sigmoid().softmax(-1) @ v""",
+        2,
+    ),
     "parts that are merged by their logarithms": (
         "more",
         "torch.randn(KEYS, WIDTH)",
