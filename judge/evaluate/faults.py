@@ -23,3 +23,9 @@ def refuse_shortage(error: CommandFailedError) -> None:
         raise ProblemFaultError(
             f"the reference failed ({error.kind}: {error.message}), so the kernel cannot be judged"
         ) from None
+
+
+def describe_failure(error: CommandFailedError, dtype: str | None) -> str:
+    """How the reference fails, and in which dtype where one was asked for."""
+    where = f" in {dtype} (it may run without --dtype)" if dtype else ""
+    return f"the reference fails{where}: {error.kind}: {error.message}"

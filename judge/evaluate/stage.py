@@ -20,7 +20,7 @@ from judge.evaluate.buffers import (
 )
 from judge.evaluate.cases import PlannedShape
 from judge.evaluate.compare import distance
-from judge.evaluate.faults import refuse_shortage
+from judge.evaluate.faults import describe_failure, refuse_shortage
 from judge.evaluate.outputs import why_undefined
 from judge.evaluate.prepared import Prepared
 from judge.evaluate.rules import Reference
@@ -145,9 +145,7 @@ class Stage:
             self._run(prepared, lent)
         except CommandFailedError as error:
             refuse_shortage(error)
-            dtype = self.settings.dtype
-            where = f" in {dtype} (it may run without --dtype)" if dtype else ""
-            prepared.why_not = f"the reference fails{where}: {error.kind}: {error.message}"
+            prepared.why_not = describe_failure(error, self.settings.dtype)
             prepared.error_type = error.kind
             self.broken = m.is_device_error(error.message)
         return prepared

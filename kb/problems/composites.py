@@ -23,7 +23,7 @@ def composites(operators: list[Operator]) -> list[Step]:
             matched.update(id(op) for op in step.operators)
 
     for op in operators:
-        if op.name == "softmax":
+        if op.name in {"softmax", "logsumexp"}:
             add(_attention(operators, op))
     for op in operators:
         match op.name:
@@ -89,10 +89,17 @@ def _ancestors(tensor: Tensor, kinds: frozenset[str], limit: int = 12) -> list[O
 
 
 _LIGHT = frozenset({"elementwise", "copy"})
+# Operators between scores and their softmax, masks and what these are made of among them.
+_MOST_BETWEEN = 32
+# Of so many keys to a query's element a kernel reads keys, not scores.
+_FEW_QUERIES = 16
+# Latent keys have no heads: batch, keys, width.
+_LATENT_RANK = 3
 
 
 def _attention(operators: list[Operator], softmax: Operator) -> Step | None:
-    scores = [op for op in _ancestors(softmax.inputs[0], _LIGHT) if op.kind == "matmul"]
+    between = _ancestors(softmax.inputs[0], _LIGHT, _MOST_BETWEEN)
+    scores = [op for op in between if op.kind == "matmul"]
     ops = [softmax]
     product: Operator | None = None
     for op in operators:
@@ -105,7 +112,8 @@ def _attention(operators: list[Operator], softmax: Operator) -> Step | None:
             ops.append(op)
     if not scores or product is None or product is scores[0]:
         return None
-    between = _ancestors(softmax.inputs[0], _LIGHT)
+    if softmax.name == "logsumexp" and not any(op.name == "exp" for op in ops):
+        return None
     inner = [op for op in between if op.kind in _LIGHT]
     masks = [op for op in inner if op.name in {"masked_fill", "where", "add", "tril", "triu"}]
     masked = any(op.name != "add" for op in masks)
@@ -117,9 +125,24 @@ def _attention(operators: list[Operator], softmax: Operator) -> Step | None:
     return Step(
         "attention", "attention", unique, total(op.flops for op in unique),
         total(traffic(op) for op in unique),
-        "causal" if causal else "masked" if masked else None,
+        _cached_class(scores) or ("causal" if causal else "masked" if masked else None),
         causal_share(*shape[-2:]) if causal and len(shape) > 1 else 1.0,
     )  # fmt: skip
+
+
+def _cached_class(scores: list[Operator]) -> str | None:
+    """What is special about attention to a cache: pages of a table, latent keys, few queries."""
+    if any(len(op.inputs) < 2 for op in scores):
+        return None
+    query, key = scores[0].inputs[:2]
+    if query.elements is None or key.elements is None:
+        return None
+    # A part of the keys is rotated, the rest is what all heads share.
+    if len(scores) > 1 and all(len(op.inputs[1].shape or ()) == _LATENT_RANK for op in scores):
+        return "latent"
+    if query.elements * _FEW_QUERIES > key.elements:
+        return None
+    return "paged" if any(part.startswith("tensor") for part in key.part) else "decode"
 
 
 _SQUARES = frozenset({"pow", "square", "mul"})

@@ -77,6 +77,28 @@ def test_the_first_example_is_of_the_family_and_runs(searcher, tmp_path):
     assert figures["relevant"] >= 0.85
 
 
+# Kernel that fits: what is done, query, keys and values.
+CACHES = {
+    "attention-decode-split": ("F.scaled_dot_product_attention(q, k, k)", "16, 32, 1, 128",
+                               "16, 32, 4096, 128"),
+    "attention-paged-split": (
+        'torch.einsum("bhgs,bshd->bhgd", F.softmax(torch.einsum("bhgd,bshd->bhgs", q,'
+        " k[table].flatten(1, 2)), -1), k[table].flatten(1, 2))", "16, 8, 4, 128",
+        "4096, 16, 8, 128",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("slug", CACHES)
+def test_attention_to_a_cache_is_shown_a_kernel_for_it(searcher, slug):
+    result, query, keys = CACHES[slug]
+    inputs = f"[torch.rand({query}), torch.rand({keys}), torch.randint(0, 4096, (16, 256))]"
+    text = f"{HEAD}class Model(nn.Module):\n    def forward(self, q, k, table):\n"
+    text += f"        return {result}\n\ndef get_inputs():\n    return {inputs}\n"
+    response = build_context(ContextRequest(problem=text, gpu="H200", max_tokens=5000), searcher)
+    assert shown_example(response.text)[0] == slug
+
+
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("budget", [64, 150, 300, 700, 1500, 2200])
 def test_a_context_keeps_its_budget_and_shows_examples_whole_or_not_at_all(searcher, name, budget):

@@ -71,6 +71,44 @@ def test_a_causal_mask_is_seen_and_halves_the_work(mask):
     assert fused.tensor_flops / fused.dense_flops == pytest.approx(0.5, abs=0.03)
 
 
+# By class: the scores' product, inputs and the way from scores to weights.
+CACHED = {
+    "decode": ('"bhgd,bhsd->bhgs", a, b', "4, 2, 4, 64", "4, 2, 4096, 64", "s.softmax(-1)"),
+    "paged": ('"bhgd,bshd->bhgs", a, b[d].flatten(1, 2)', "4, 2, 4, 64", "512, 16, 2, 64",
+              "s.softmax(-1)"),
+    None: ('"bhgd,bhsd->bhgs", a, b', "4, 2, 4096, 64", "4, 2, 4096, 64",
+           "(s - torch.logsumexp(s, -1, keepdim=True)).exp()"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CACHED, ids=str)
+def test_attention_to_a_cache_is_told_by_what_its_keys_are(kind):
+    product, query, keys, weights = CACHED[kind]
+    text = f"""{HEAD}
+def forward(a, b, d):
+    s = torch.einsum({product}) * 0.125
+    s = s.masked_fill(torch.arange(s.shape[-1]) >= 3000, float("-inf"))
+    return torch.einsum("bhgs,bhsd->bhgd", {weights}, torch.zeros(4, 2, s.shape[-1], 64))
+def get_inputs():
+    return [torch.rand({query}), torch.rand({keys}), torch.randint(0, 512, (4, 256))]
+"""
+    found = analyse(read_problem(text), gpu_spec("H200"))
+    assert (found.heaviest.name, found.heaviest.shape_class) == ("attention", kind or "masked")
+
+
+def test_keys_that_all_heads_share_in_two_parts_are_latent():
+    shapes = ("4, 128, 512", "4, 4096, 512", "4, 128, 64", "4, 4096, 64")
+    text = f"""{HEAD}
+def forward(a, b, c, d):
+    s = torch.einsum("bhc,bsc->bhs", a, b) + torch.einsum("bhr,bsr->bhs", c, d)
+    return torch.einsum("bhs,bsc->bhc", (s * 0.07).softmax(-1), b)
+def get_inputs():
+    return [{", ".join(f"torch.rand({shape})" for shape in shapes)}]
+"""
+    found = analyse(read_problem(text), gpu_spec("H200"))
+    assert (found.heaviest.name, found.heaviest.shape_class) == ("attention", "latent")
+
+
 def test_a_bias_on_scores_is_no_causal_mask():
     query = "torch.rand(4, 512, 64)"
     found = analysed(
