@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cli.options import baselines_of, baselines_option, dtype_option, flag, value
+from cli.options import baselines_option, dtype_option, flag, value
 from kb.errors import InvalidInputError
 
 # What the verdicts leave with; documented in the command's help.
@@ -68,9 +68,8 @@ def evaluate(
     from judge.evaluate.judge import evaluate as judge
     from judge.evaluate.render import render
 
-    named = baselines_of(options.pop("baselines"))
-    if named is not None:
-        options["baselines"] = named
+    if options["baselines"] is None:
+        del options["baselines"]
     opts = Options(timing=not (no_timing or options["interpret"]), **options)
     result = judge(problem, kernel, opts, on_progress=lambda p: click.echo(p.text, err=True))
     click.echo(result.model_dump_json(indent=2) if as_json else render(result))

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import baselines_of
-
 if TYPE_CHECKING:
     from agent.optimize.config import Limits, RunConfig
     from kb.gpus import GpuSpec
@@ -88,7 +86,7 @@ def new_config(problem: Path | None, options: dict[str, Any]) -> "RunConfig":
         "given": start is not None,
         "start": start,
         "proposers": tuple(dict.fromkeys(names)),
-        "baselines": baselines_of(options["baselines"]),
+        "baselines": options["baselines"],
         "limits": _limits(options),
         "strategy": Strategy.model_validate({k: v for k, v in strategy.items() if v is not None}),
     }

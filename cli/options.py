@@ -41,27 +41,29 @@ dtype_option = value(
 )
 
 
+class Baselines(click.ParamType[tuple[str, ...]]):
+    """Names of forms of PyTorch, separated by commas; eager is always among them."""
+
+    name = "baselines"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The names in their order; a usage error for one that is unknown."""
+        from judge.evaluate.options import BASELINES
+
+        if isinstance(value, tuple):
+            return value
+        names = {name.strip() for name in value.split(",") if name.strip()}
+        if unknown := sorted(names - set(BASELINES)):
+            self.fail(f"no baseline '{unknown[0]}': choose from {', '.join(BASELINES)}", param, ctx)
+        return tuple(name for name in BASELINES if name in names or name == BASELINES[0])
+
+
 baselines_option = value(
     "--baselines",
     "NAMES",
     "Baselines to compare with: eager, compile, max-autotune. Default: all. max-autotune "
     "compiles for up to a minute.",
+    Baselines(),
 )
-
-
-def baselines_of(text: str | None) -> tuple[str, ...] | None:
-    """The baselines that a text names, eager among them; None where there is no text.
-
-    Raises
-    ------
-    click.UsageError
-        One is unknown.
-    """
-    from judge.evaluate.options import BASELINES
-
-    if text is None:
-        return None
-    names = {name.strip() for name in text.split(",") if name.strip()}
-    if unknown := sorted(names - set(BASELINES)):
-        raise click.UsageError(f"no baseline '{unknown[0]}': choose from {', '.join(BASELINES)}")
-    return tuple(name for name in BASELINES if name in names or name == BASELINES[0])

@@ -130,13 +130,16 @@ def test_wrong_usage_exits_with_two(files):
     assert run(files, "problem.py").returncode == 2
     assert run(files, "problem.py", "right.py", "--dtype", "int3").returncode == 2
     assert run(files, "problem.py", "right.py", "--seed-count", "4").returncode == 2
+    unknown = run(files, "problem.py", "right.py", "--baselines", "eager,best")
+    assert unknown.returncode == 2
+    assert "no baseline 'best'" in unknown.stderr
 
 
 def test_the_help_says_what_the_exit_status_means(files):
     help_text = " ".join(run(files, "--help").stdout.split())
     assert "3 wrong, 4 cheat, 5 inconclusive" in help_text
     for option in ("--json", "--dtype", "--interpret", "--against", "--no-timing", "--trust",
-                   "--tf32", "--seed-count", "--device"):  # fmt: skip
+                   "--tf32", "--seed-count", "--device", "--baselines"):  # fmt: skip
         assert option in help_text
 
 

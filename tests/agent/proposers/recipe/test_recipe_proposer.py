@@ -54,6 +54,15 @@ def test_kernels_come_from_the_index_with_their_chunks(shipped_index: Path) -> N
     assert _slugs(proposer, _state(p.MATVEC, tried=tried)) == ["matvec-plain"]
 
 
+def test_attention_with_scores_of_its_own_comes_first_and_needs_no_catalog() -> None:
+    source = (p.ROOT / "tests" / "fixtures" / "scores" / "packed_documents.py").read_text()
+    for catalog in (CorpusCatalog(), EmptyCatalog()):
+        first, *rest = RecipeProposer(catalog, _export).propose(_state(source, dtype="bfloat16"))
+        assert first.note == "attention with scores of its own: scores"
+        assert first.family == "kernel-fusion"
+        assert bool(rest) == isinstance(catalog, CorpusCatalog)
+
+
 def test_without_kernels_nothing_is_proposed_and_it_is_said_once() -> None:
     proposer = RecipeProposer(EmptyCatalog(), _export)
     with pytest.raises(CannotAdaptError, match="the knowledge base has no kernel of matvec"):
