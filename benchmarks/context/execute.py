@@ -143,7 +143,12 @@ def _expected(
         **{k: _widen(v) for k, v in fixed.items() if k in known and k not in names[: len(inputs)]},
     )
     narrow = inputs[0].dtype != getattr(_widen(inputs[0]), "dtype", None)
-    return values, expected.to(inputs[0].dtype) if narrow else expected
+    if not narrow:
+        return values, expected
+    dtype = inputs[0].dtype
+    several = expected if isinstance(expected, tuple) else (expected,)
+    parts = tuple(each.to(dtype) if each.is_floating_point() else each for each in several)
+    return values, parts if isinstance(expected, tuple) else parts[0]
 
 
 def _widen(value: Any) -> Any:
