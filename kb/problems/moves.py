@@ -211,11 +211,8 @@ def advanced_index(tensor: Tensor, parts: Sequence[Any]) -> Tensor:
     if shape is not None and len(parts) == 1 and isinstance(index, Tensor) and index.shape:
         by_position = index.dtype != "bool"
         result = (*index.shape, *shape[1:]) if by_position else (None, *shape[len(index.shape) :])
-    text = index_text(parts)
-    view = tensor.subview(result, text)
-    # As many elements are others, or the same in another order.
-    view.part = (*tensor.part, text)
-    return view
+    # As many elements as there are may be others, or the same in another order.
+    return replace(tensor, shape=result, part=(*tensor.part, index_text(parts)))
 
 
 def index_text(parts: Sequence[Any]) -> str:

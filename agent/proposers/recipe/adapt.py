@@ -10,7 +10,7 @@ from typing import Any, Final
 from agent.proposers.recipe import beside, fuse
 from agent.proposers.recipe.carry import Recipe, Signature, identifier, inlined_source, signature
 from agent.proposers.recipe.core import PLACEHOLDER, Core, plain_name
-from agent.proposers.recipe.operands import argument
+from agent.proposers.recipe.operands import argument, base_of
 from judge.graph import Graph, operands, reference
 from kb.errors import KbError
 
@@ -315,7 +315,7 @@ class _Writer:
 
     def _base(self, name: str) -> str:
         """An operator's name, without its namespace and its overload."""
-        return self.graph[name].op.removeprefix("aten.").partition(".")[0]
+        return base_of(self.graph[name].op)
 
     def _device(self) -> str:
         nodes = self.graph.nodes.values()

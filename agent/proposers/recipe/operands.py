@@ -1,10 +1,40 @@
 """Reads the arguments of a graph's operators, and of which operator a value is a result."""
 
+import string
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, Final
 
 from judge.graph import Graph, reference
 from judge.worker import messages as m
+
+COPIES: Final = frozenset({"alias", "clone", "contiguous", "detach", "lift_fresh_copy"})
+"""Operators whose result is their operand, by `base_of`."""
+
+
+def base_of(operator: str) -> str:
+    """`aten.add.Tensor` as add."""
+    return operator.removeprefix("aten.").partition(".")[0]
+
+
+def matmul_letters(left: int, right: int) -> tuple[list[str], str]:
+    """Letters for the dimensions of a matrix product's operands, of these ranks, and its result:
+    y is summed over."""
+    batch = string.ascii_lowercase[: max(left, right, 2) - 2]
+    labels = [
+        "y" if rank == 1 else batch[len(batch) - (rank - 2) :] + own
+        for rank, own in ((left, "xy"), (right, "yz"))
+    ]
+    return labels, batch + "x" * (left > 1) + "z" * (right > 1)
+
+
+def einsum_letters(text: str) -> tuple[list[str], str] | None:
+    """Letters of an einsum's operands and of its result; None where a dimension has none of its
+    own, or the result's are not given."""
+    left, arrow, out = text.replace(" ", "").partition("->")
+    labels = left.split(",")
+    if not arrow or "." in text or any(len({*each}) < len(each) for each in [*labels, out]):
+        return None
+    return labels, out
 
 
 def argument(node: m.GraphNode, place: int, default: Any = None) -> Any:

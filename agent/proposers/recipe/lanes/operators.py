@@ -19,10 +19,10 @@ from agent.proposers.recipe.lanes.elements import (
 )  # fmt: skip
 from agent.proposers.recipe.lanes.templates import BOTH, EITHER, template_of
 from agent.proposers.recipe.lanes.views import Views, number_of
+from agent.proposers.recipe.operands import COPIES, base_of, einsum_letters, matmul_letters
 from judge.graph import reference
 from judge.worker import messages as m
 
-_COPIES: Final = frozenset({"alias", "clone", "contiguous", "detach", "lift_fresh_copy"})
 _RESHAPES: Final = frozenset({"view", "reshape", "_unsafe_view", "flatten", "unflatten"})
 _FILLED: Final[Mapping[str, float]] = {"zeros": 0.0, "ones": 1.0, "zeros_like": 0.0,
     "ones_like": 1.0, "new_zeros": 0.0, "new_ones": 1.0}  # fmt: skip
@@ -66,8 +66,7 @@ class Operators(Views):
         return value
 
     def _evaluate(self, node: m.GraphNode) -> Lanes | list[Lanes]:
-        short = node.op.removeprefix("aten.")
-        base = short.partition(".")[0]
+        base = base_of(node.op)
         if node.op == "getitem":
             source = self.values[cast("str", reference(node.args[0]))]
             assert isinstance(source, list)
@@ -78,7 +77,7 @@ class Operators(Views):
         template = template_of(node)
         if template is not None:
             return pointwise(self._steps, template, [self._operand(arg) for arg in node.args])
-        if base in _COPIES and not node.kwargs:
+        if base in COPIES and not node.kwargs:
             return self._operand(node.args[0])
         if base in _RESHAPES:
             return self._reshape(self._operand(node.args[0]), self._shape(node))
@@ -246,10 +245,7 @@ class Operators(Views):
 
     def _matmul(self, _: m.GraphNode, x: Any, y: Any) -> Lanes:
         a, b = self._operand(x), self._operand(y)
-        batch = _LETTERS[: max(a.rank, b.rank, 2) - 2]
-        left = "y" if a.rank == 1 else batch[len(batch) - (a.rank - 2) :] + "xy"
-        right = "y" if b.rank == 1 else batch[len(batch) - (b.rank - 2) :] + "yz"
-        out = batch + "x" * (a.rank > 1) + "z" * (b.rank > 1)
+        (left, right), out = matmul_letters(a.rank, b.rank)
         return self._contract([(a, left), (b, right)], out)
 
     _mm = _bmm = _mv = _dot = _matmul
@@ -268,10 +264,10 @@ class Operators(Views):
         return pointwise(self._steps, "{0} + {1}", [self._matmul(node, x, y), self._operand(bias)])
 
     def _einsum(self, _: m.GraphNode, text: str, parts: Sequence[Any], *_path: Any) -> Lanes:
-        left, arrow, out = text.replace(" ", "").partition("->")
-        labels = left.split(",")
-        if not arrow or "." in text or any(len({*each}) < len(each) for each in [*labels, out]):
+        letters = einsum_letters(text)
+        if letters is None:
             raise UnsupportedError("an einsum of another form")
+        labels, out = letters
         rest = [(self._operand(part), each) for part, each in zip(parts, labels, strict=True)]
         while len(rest) > 2:  # the first two, with what the others need
             later = {*out}.union(*(each for _, each in rest[2:]))

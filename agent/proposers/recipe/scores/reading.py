@@ -1,11 +1,17 @@
 """Tensors that a kernel of scores reads, as they lie in memory, and products of them."""
 
-import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.proposers.recipe.operands import argument, operand
+from agent.proposers.recipe.operands import (
+    COPIES,
+    argument,
+    base_of,
+    einsum_letters,
+    matmul_letters,
+    operand,
+)  # fmt: skip
 from agent.proposers.recipe.patterns import attempt, require, unwrap
 from judge.graph import Graph, operands
 
@@ -19,7 +25,6 @@ INTEGERS: Final = frozenset({"int16", "int32", "int64", "uint8", "int8"})
 READABLE: Final = LOW | INTEGERS | {"float32", "bool"}
 """Dtypes of tensors that a kernel can read."""
 PRODUCTS: Final = frozenset({"aten.matmul.default", "aten.bmm.default", "aten.mm.default"})
-COPIES: Final = frozenset({"alias", "clone", "contiguous", "detach", "lift_fresh_copy"})
 SHAPED: Final = frozenset({"view", "reshape", "_unsafe_view", "squeeze", "unsqueeze"})
 
 Axes = tuple[int | None, ...]
@@ -66,25 +71,19 @@ def contraction(graph: Graph, name: str) -> Contraction:
         The value is no such product.
     """
     node = graph[name]
+    require(node.op == "aten.einsum.default" or node.op in PRODUCTS)
+    parts = operands(node)
+    require(len(parts) == 2)
     if node.op == "aten.einsum.default":
-        parts: list[str | None] = [*operands(node)]
-        text = str(node.args[0]).replace(" ", "")
-        left, arrow, out = text.partition("->")
-        labels = left.split(",")
-        require(bool(arrow) and "." not in text and len(parts) == len(labels) == 2)
+        labels, out = unwrap(einsum_letters(str(node.args[0])))
     else:
-        require(node.op in PRODUCTS)
-        parts = [operand(node), operand(node, 1)]
-        ranks = [len(graph.shape(unwrap(part))) for part in parts]
-        require(min(ranks) >= 2)
-        batch = string.ascii_lowercase[: max(ranks) - 2]
-        lead = [batch[len(batch) - (rank - 2) :] for rank in ranks]
-        labels, out = [f"{lead[0]}xy", f"{lead[1]}yz"], f"{batch}xz"
+        first, second = (len(graph.shape(part)) for part in parts)
+        require(min(first, second) >= 2)
+        labels, out = matmul_letters(first, second)
     left, right = labels
     summed = ({*left} & {*right}) - {*out}
-    require(all(len({*each}) == len(each) for each in (left, right, out)) and len(summed) == 1)
-    require({*left} | {*right} == {*out} | summed)
-    return Contraction((unwrap(parts[0]), unwrap(parts[1])), (left, right), out)
+    require(len(summed) == 1 and {*left} | {*right} == {*out} | summed)
+    return Contraction((parts[0], parts[1]), (left, right), out)
 
 
 def read(graph: Graph, name: str, axes: Sequence[int | None], sizes: Sequence[int]) -> Read:
@@ -108,13 +107,7 @@ def read(graph: Graph, name: str, axes: Sequence[int | None], sizes: Sequence[in
         if repeated is not None:
             source, dim, times = repeated
             shared[dim] *= times
-        elif node.op in ("aten.transpose.int", "aten.permute.default", "aten.t.default"):
-            order = list(range(rank))
-            if node.op == "aten.permute.default":
-                order = [int(place) % rank for place in argument(node, 1)]
-            else:
-                first, second = (int(argument(node, place, place - 1)) for place in (1, 2))
-                order[first], order[second] = order[second], order[first]
+        elif (order := permutation(graph, name)) is not None:
             back = [order.index(place) for place in range(rank)]
             places = [places[place] for place in back]
             shared = [shared[place] for place in back]
@@ -129,6 +122,19 @@ def read(graph: Graph, name: str, axes: Sequence[int | None], sizes: Sequence[in
         require(is_one or axis == WIDTH or (axis is not None and size * times == sizes[axis]))
         found.append(None if is_one else axis)
     return Read(name, tuple(found), tuple(shared) if max(shared, default=1) > 1 else ())
+
+
+def permutation(graph: Graph, name: str) -> list[int] | None:
+    """The order in which a view has its operand's dimensions; None where it is no such view."""
+    node, rank = graph[name], len(graph.shape(name))
+    if node.op == "aten.permute.default":
+        return [int(place) % rank for place in argument(node, 1)]
+    if node.op not in ("aten.transpose.int", "aten.t.default"):
+        return None
+    order = list(range(rank))
+    first, second = (int(argument(node, place, place - 1)) for place in (1, 2))
+    order[first], order[second] = order[second], order[first]
+    return order
 
 
 def _is_widened(graph: Graph, name: str) -> bool:
@@ -183,8 +189,3 @@ def _paged(graph: Graph, name: str, axes: Sequence[int | None], sizes: Sequence[
     )
     batch = None if of_table[0] == 1 else axes[0]
     return Read(pages, (PAGE, keys, *own), table=Read(table, (batch, keys)))
-
-
-def base_of(operator: str) -> str:
-    """`aten.add.Tensor` as add."""
-    return operator.removeprefix("aten.").partition(".")[0]

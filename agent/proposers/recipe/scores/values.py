@@ -11,10 +11,9 @@ from typing import Final
 
 from agent.proposers.recipe import fuse
 from agent.proposers.recipe.lanes.templates import template_of
-from agent.proposers.recipe.operands import argument, operand
+from agent.proposers.recipe.operands import COPIES, base_of, operand
 from agent.proposers.recipe.patterns import NoMatchError, require, unwrap
 from agent.proposers.recipe.scores.reading import (
-    COPIES,
     INTEGERS,
     LOW,
     PRODUCTS,
@@ -23,8 +22,8 @@ from agent.proposers.recipe.scores.reading import (
     WIDTH,
     Axes,
     Read,
-    base_of,
     contraction,
+    permutation,
     read,
 )  # fmt: skip
 from judge.graph import Graph, operands, reference
@@ -126,18 +125,19 @@ class Values:
         key = name, axes
         if key not in self._numbers:
             self._depth += 1
-            self._numbers[key] = self._of(name, axes)
-            self._depth -= 1
+            try:
+                self._numbers[key] = self._of(name, axes)
+            finally:
+                self._depth -= 1
         return self._numbers[key]
 
     def _of(self, name: str, axes: Axes) -> int:
-        scored, depth = name in self._scored, self._depth
+        scored = name in self._scored
         try:
-            require(depth < _DEEPEST)
+            require(self._depth < _DEEPEST)
             number = self._computed(name, axes)
         except NoMatchError:
             require(not scored)
-            self._depth = depth
             return self.add(read(self.graph, name, axes, self.sizes))
         if scored:
             self.inside.add(name)
@@ -192,12 +192,8 @@ class Values:
             return source, _without_ones(*shapes, axes)
         if base == "expand":
             return source, axes[len(axes) - rank :]
-        if base == "transpose":
-            order = list(range(rank))
-            first, second = (int(argument(node, place)) % rank for place in (1, 2))
-            order[first], order[second] = second, first
-            return source, tuple(axes[place] for place in order)
-        return None
+        order = permutation(self.graph, name)
+        return None if order is None else (source, tuple(axes[order.index(i)] for i in range(rank)))
 
     def _is_exact(self, name: str) -> bool:
         """Whether the expression of an operator holds for the dtypes at hand."""
