@@ -6,6 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from chromium import browser
 from live import serving_here
+from playwright.sync_api import expect
 from test_hostile import hostile
 
 __all__ = ["browser", "hostile"]
@@ -178,7 +179,7 @@ def test_a_line_of_120_characters_of_code_fits_a_wide_window(visit):
 def test_no_code_lies_under_its_copy_button_on_a_phone(visit):
     page = visit(PAGES["technique"], viewport=PHONE)
     block = page.locator(".code").first
-    assert block.get_by_role("button").is_visible()
+    expect(block.get_by_role("button")).to_be_visible()
     overlap = "e => e.querySelector('.copy').getBoundingClientRect().bottom - " + (
         "e.querySelector('code').getClientRects()[0].top"
     )
@@ -212,18 +213,18 @@ def test_the_keyboard_reaches_why_a_result_scored_as_it_did(visit):
     page = visit(PAGES["search"])
     tab_to(page, "summary", "Why this score")
     page.keyboard.press("Enter")
-    assert page.get_by_text("Match by words and match by meaning").first.is_visible()
+    expect(page.get_by_text("Match by words and match by meaning").first).to_be_visible()
 
 
 def test_all_of_it_works_without_javascript(visit):
     page = visit("/", java_script_enabled=False)
     page.get_by_text("3 examples").first.click()
-    assert page.get_by_role("link", name="Transpose").first.is_visible()
+    expect(page.get_by_role("link", name="Transpose").first).to_be_visible()
     page.get_by_role("searchbox").fill("split-k for skinny matrices")
     page.get_by_role("button", name="Search").click()
     page.get_by_role("link", name="Split-K decomposition", exact=True).click()
-    assert page.get_by_role("heading", name="When it applies").is_visible()
-    assert page.locator(".code code span").first.is_visible()
+    expect(page.get_by_role("heading", name="When it applies")).to_be_visible()
+    expect(page.locator(".code code span").first).to_be_visible()
     assert page.locator("button.copy").count() > 0
     assert not page.locator("button.copy:visible").count()
     page.get_by_role("link", name="Context", exact=True).click()
@@ -296,5 +297,5 @@ def test_a_server_with_tokens_lets_a_browser_in_with_one_as_password(visit, buil
         page = visit("/", root=server.url, http_credentials={"username": "me", "password": secret})
         page.get_by_role("searchbox").fill("pid swizzling")
         page.get_by_role("button", name="Search").click()
-        assert page.get_by_role("link", name="All about pid swizzling").first.is_visible()
+        expect(page.get_by_role("link", name="All about pid swizzling").first).to_be_visible()
         page.close()  # before its server
