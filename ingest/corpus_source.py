@@ -13,6 +13,8 @@ from kb.corpus.frontmatter import split_front_matter
 from kb.corpus.loader import MANIFEST, Corpus, KernelFile, TechniqueFile, load_corpus
 from kb.files import read_below
 from kb.index.state import IndexState, KernelRecord, TechniqueRecord
+from kb.problems.matching import reference_graph
+from kb.problems.vocabulary import has_family
 from kb.records import QUESTION, Chunk, Source, chunk_id
 from kb.vocabulary import find_metric, taxonomy
 
@@ -40,8 +42,9 @@ def corpus_state(root: Path) -> IndexState:
         chunks += _technique_chunks(corpus, technique)
     for kernel in corpus.kernels:
         code, doc, doc_line = _split_kernel(kernel)
-        stripped = code.strip("\n")
-        kernels.append(KernelRecord(kernel.entry, name, kernel.path, stripped, kernel.launch_code))
+        stripped, launcher = code.strip("\n"), kernel.launch_code
+        graph = None if has_family(kernel.entry.op) else reference_graph(launcher or stripped)
+        kernels.append(KernelRecord(kernel.entry, name, kernel.path, stripped, launcher, graph))
         chunks += _kernel_chunks(corpus, kernel, code, doc, doc_line)
     return IndexState((_source(corpus),), techniques, tuple(kernels), tuple(chunks))
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from kb.context.alike import START, kernels_alike
 from kb.context.assuming import Assumptions
 from kb.context.choosing import is_slower, min_speedup, rank_kernels, runnable, slower_kernels
 from kb.context.materials import Candidate
@@ -27,7 +28,6 @@ _BY_BOUND = {
 _FUSION = "kernel-fusion"
 _ONE_LAUNCH, _IN_PARALLEL = "persistent-kernel", "parallel-scan"
 # Named for a shape, and good for any.
-_START = "Slower than PyTorch: a start, not an example to follow."
 # Below this part of PyTorch's speed a kernel is no start either.
 _MIN_START = 0.25
 _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
@@ -62,7 +62,8 @@ class Advice:
     techniques: list[tuple[str, str]]
     """Slug and reason, the chief one first."""
     first: list[Candidate]
-    """Kernels for the heaviest operator, the best first."""
+    """Kernels for the heaviest operator, or for those that a reference shares with the module, the
+    best first."""
     others: list[Candidate] = field(default_factory=list)
     """The best kernel for each other operator that matters."""
 
@@ -93,22 +94,44 @@ def advise(  # noqa: PLR0917 (as a request has them)
     facts = fact_lines(analysis, card)
     plan = plan_line(analysis, card)
     facts += [plan] if plan is not None else []
+    techniques = _techniques(analysis, card, generation)
+    alike = kernels_alike(analysis, generation, kernels, gpu)
+    facts += [alike.fact] if alike is not None else []
+    first, others = _by_family(analysis, kernels, gpu, facts)
+    if alike is None:
+        return Advice(facts, techniques, first, others)
+    if not alike.chief:
+        return Advice(facts, techniques, first, [*alike.candidates[:1], *others][:_MAX_OTHERS])
+    known = [slug for slug in alike.techniques if slug in generation.techniques]
+    chief = dict.fromkeys(known, f"used by {alike.op} kernels")
+    return Advice(
+        facts,
+        [*chief.items(), *(pair for pair in techniques if pair[0] not in chief)],
+        alike.candidates,
+        [*first[:1], *others][:_MAX_OTHERS],
+    )
+
+
+def _by_family(
+    analysis: Analysis, kernels: dict[str, Kernel], gpu: str | None, facts: list[str]
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Kernels for the heaviest operator and for others, by their families; what these lack is added
+    to the facts."""
     heaviest = analysis.heaviest
     family = heaviest.family if heaviest is not None else None
     if heaviest is None or family is None:
         names = ", ".join(dict.fromkeys(step.name for step in analysis.steps)) or "none"
         facts.append(f"The knowledge base has no kernel for these operators: {names}.")
-        return Advice(facts, _techniques(analysis, card, generation), [])
+        return [], []
     first = _for_step(analysis, heaviest, kernels, gpu)
     loop = _for_loop(analysis, kernels)
     if loop is not None:
-        return Advice(facts, _techniques(analysis, card, generation), [loop], first[:1])
+        return [loop], first[:1]
     if all(
-        is_slower(kernels[candidate.slug], gpu) and _START in candidate.note for candidate in first
+        is_slower(kernels[candidate.slug], gpu) and START in candidate.note for candidate in first
     ):
         facts.append(_none_to_follow(kernels, family.ops, family.name, gpu))
-    others = _others(analysis, heaviest, kernels, gpu)
-    return Advice(facts, _techniques(analysis, card, generation), first, others)
+    return first, _others(analysis, heaviest, kernels, gpu)
 
 
 def _for_loop(analysis: Analysis, kernels: dict[str, Kernel]) -> Candidate | None:
@@ -165,7 +188,7 @@ def _for_step(
         elif lacks and slug not in needed:
             notes.append(f"Not the same operation: it is not {lacks}, which has to be added.")
         if slug in starts:
-            notes.append(_START)
+            notes.append(START)
         inner = [s.name for s in analysis.after if _in_tile(s)]
         if inner and slug in family.prefer.get(_ROW_REDUCE, ()):
             notes.append(

@@ -8,7 +8,7 @@ import platformdirs
 
 from kb.errors import IndexUnavailableError
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Raised whenever a generation written by an older version can no longer be read."""
 
 POINTER = "CURRENT"

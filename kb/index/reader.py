@@ -1,5 +1,6 @@
 """Read the current generation: open it once, hold its lease, notice when a new one is published."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from kb.index.manifest import Manifest, read_manifest
 from kb.index.state import IndexState, KernelRecord, TechniqueRecord, parse_entries, parse_sources
 from kb.index.store import ChunkStore
 from kb.index.vectors import VectorMatrix
+from kb.problems.matching import OperatorGraph, rarities
 from kb.records import Source
 from kb.refusals import refusal
 
@@ -57,6 +59,15 @@ class Generation:
     def kernel_entries(self) -> dict[str, Kernel]:
         """Kernel slug → entry."""
         return {slug: record.entry for slug, record in self.kernels.items()}
+
+    @cached_property
+    def rarities(self) -> dict[str, float]:
+        """Operator → its weight in `kb.problems.matching`, over the references of all kernels."""
+        graphs = defaultdict[str, list[OperatorGraph]](list)
+        for record in self.kernels.values():
+            if record.reference is not None:
+                graphs[record.entry.op].append(record.reference)
+        return rarities(graphs)
 
     def rows_of(self, entry: str) -> list[int]:
         """The rows of an entry's chunks, `technique:SLUG` or `kernel:SLUG`, ascending."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from kb.corpus.entries import Kernel, Technique
+from kb.problems.matching import OperatorGraph
 from kb.records import Chunk, Source
 
 
@@ -23,14 +24,15 @@ class TechniqueRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """A kernel entry, the source it came with, its file without front matter, and the launch code
-    beside a `.cu`."""
+    """A kernel entry, the source it came with, its file without front matter, the launch code
+    beside a `.cu`, and the operators of its reference where no family of operators has it."""
 
     entry: Kernel
     source: str
     path: str
     code: str
     launcher: str = ""
+    reference: OperatorGraph | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ good for comparing operators of one module.
 from collections import defaultdict
 from dataclasses import dataclass, field
 from operator import attrgetter
+from statistics import median
 from typing import Final
 
 from kb.gpus import GpuSpec, all_specs
@@ -31,7 +32,7 @@ _NO_WORK = frozenset({"dropout", "alias", "to"})
 ANCHORS: Final = frozenset({
     "norm", "softmax", "reduce", "argreduce", "scan", "matmul", "conv", "conv_transpose", "pool",
     "adaptive_pool", "loss", "attention", "recurrent", "embedding", "select", "glu", "unknown",
-    "library",
+    "library", "accumulate",
 })  # fmt: skip
 # With unknown shapes operators are weighed by what they are.
 _WEIGHT: Final = {"attention": 5.0, "recurrent": 5.0, "conv": 4.0, "conv_transpose": 4.0,
@@ -78,8 +79,7 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     steps = steps_of(problem.operators)
     floats = (t.dtype for t in (*problem.inputs, *problem.parameters) if "float" in t.dtype)
     dtype = next(floats, "float32")
-    for step in steps:
-        step.seconds = _seconds(step, spec, dtype)
+    _estimate(steps, spec, dtype)
     heaviest = _heaviest(steps)
     analysis = Analysis(problem, steps, heaviest, dtype=dtype)
     analysis.loop = longest(problem.loops, problem.operators)
@@ -105,14 +105,32 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     return analysis
 
 
+def _estimate(steps: list[Step], spec: GpuSpec, dtype: str) -> None:
+    """Set the seconds of all steps: by bytes and FLOPs; of those that read unknown lengths, by
+    what is known, and at least as a usual step of the module takes."""
+    least = [_seconds(step, spec, dtype) for step in steps]
+    known = [s for step, s in zip(steps, least, strict=True) if step.is_sized and s]
+    usual = median(known) if known else 1.0
+    for step, seconds in zip(steps, least, strict=True):
+        inputs = (tensor for op in step.operators for tensor in op.inputs)
+        if step.is_sized or all(tensor.bytes is not None for tensor in inputs):
+            step.seconds = seconds
+        else:
+            weight = _WEIGHT.get(step.kind, 1.0 if step.kind in ANCHORS else 0.5)
+            step.seconds = max(seconds, usual * weight)
+
+
 def _seconds(step: Step, spec: GpuSpec, dtype: str) -> float:
-    flops = step.useful_flops
-    if flops is None or step.bytes is None:
-        return _WEIGHT.get(step.kind, 1.0 if step.kind in ANCHORS else 0.5)
+    """The time of a step by those of its bytes and FLOPs that are known."""
     rate = spec.dense_flops(dtype) or spec.dense_flops("float32") or 1e12
     if step.kind not in PRODUCTS:
         rate = spec.dense_flops("float32") or rate
-    return max(flops / rate, step.bytes / spec.memory_bps)
+    nbytes = step.bytes
+    if nbytes is None:
+        ops = [op for op in step.operators if op.kind != "accumulate"]
+        tensors = [tensor for op in ops for tensor in (*op.inputs, *op.outputs)]
+        nbytes = sum({tensor.number: tensor.bytes or 0 for tensor in tensors}.values())
+    return max((step.useful_flops or 0) / rate, nbytes / spec.memory_bps)
 
 
 _seconds_of = attrgetter("seconds")
@@ -135,7 +153,9 @@ def _heaviest(steps: list[Step]) -> Step | None:
     if "attention" in fitting:
         # Its scores are what a kernel can spare; the projections beside it are plain products.
         chosen = "attention"
-    return max((s for s in anchors if s.family_name == chosen), key=_seconds_of)
+    return max(
+        (s for s in anchors if s.family_name == chosen), key=lambda s: (s.is_sized, s.seconds)
+    )
 
 
 def _activation_first(steps: list[Step]) -> Step:

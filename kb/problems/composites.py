@@ -31,12 +31,15 @@ def composites(operators: list[Operator]) -> list[Step]:
                 add(_silu_mul(op) or _silu(op))
             case "div":
                 add(_softmax(op) or _normalized(op))
+            case "cumsum":
+                add(_top_p(op))
             case "tril" | "triu":
                 add(_triangular(op))
             case "sum" | "mean":
                 add(_loss(op))
-            case "log":
-                add(_cross_entropy(operators, op))
+            case "log" | "topk" | "sort":
+                find = _cross_entropy if op.name == "log" else _routing
+                add(find(operators, op))
     for op in operators:
         if op.name == "mul":
             add(_normalized(op))
@@ -259,6 +262,50 @@ def _one_of_each(gather: Operator, summed: Operator) -> bool:
 
 def _same_data(one: Tensor, two: Tensor) -> bool:
     return one.number == two.number and one.part == two.part
+
+
+# What counts or orders the choices of a router, among so many operators after it.
+_MOST_PLACING = 128
+_PLACING = frozenset({"bincount", "histc", "sort", "argsort", "one_hot", "scatter_add"})
+
+
+def _routing(operators: list[Operator], best: Operator) -> Step | None:
+    """A router: rows choose columns, the scores of their choices are gathered, and the choices are
+    counted or put in order."""
+    if len(best.outputs) < 2:
+        return None
+    places = {best.outputs[1].number}
+    parts, gathers, placed = [best], False, False
+    at = operators.index(best) + 1
+    for op in operators[at : at + _MOST_PLACING]:
+        if all(t.number not in places for t in op.inputs):
+            continue
+        gathers |= op.name == "gather"
+        placed |= op.name in _PLACING
+        parts.append(op)
+        places |= {t.number for t in op.outputs if "int" in t.dtype}
+    if not gathers or not placed:
+        return None
+    behind = _ancestors(best.inputs[0], _LIGHT | {"select"})
+    scores = [op for op in behind if op.kind in {"softmax", "elementwise"}]
+    kind_of_scores = None if any(op.kind == "softmax" for op in scores) else "other-scores"
+    parts = _distinct([*parts, *scores])
+    nbytes = total(map(traffic, parts))
+    return Step("moe_routing", "select", parts, best.flops, nbytes, kind_of_scores)
+
+
+def _top_p(op: Operator) -> Step | None:
+    """Probabilities in their order added up, by which sampling leaves out the least likely."""
+    softmax = _producer(op.inputs[0], "softmax")
+    if softmax is None:
+        return None
+    behind = _ancestors(softmax.inputs[0], _LIGHT)
+    order = next((part for part in behind if part.name == "sort"), None)
+    if order is None:
+        return None
+    parts = [order, softmax, op]
+    nbytes = total(map(traffic, parts))
+    return Step("top_p_sampling", "select", parts, total(p.flops for p in parts), nbytes)
 
 
 def _triangular(op: Operator) -> Step | None:

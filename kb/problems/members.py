@@ -80,3 +80,8 @@ def ordered_dict(args: list[Any]) -> Any:
     if not isinstance(pairs, list | tuple):
         return {}
     return {e[0]: e[1] for e in pairs if isinstance(e, tuple) and len(e) == 2}
+
+
+def values(name: str, result: Any) -> Any:
+    """Return what a call returns: `amax` gives no indices, where `max` does."""
+    return result[0] if name in {"amax", "amin"} and isinstance(result, tuple) else result

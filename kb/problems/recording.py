@@ -35,7 +35,7 @@ from kb.problems.values import (
     product,
     tensors_in,
 )
-from kb.problems.vocabulary import canonical, kind_of, layer_kind
+from kb.problems.vocabulary import SETTING, canonical, kind_of, layer_kind
 
 MAX_OPERATORS = 4000
 _TORCH = ("torch", "torchvision")
@@ -50,7 +50,7 @@ _IGNORED = frozenset({
     "super", "__init__", "init", "manual_seed", "no_grad", "enable_grad", "autocast", "device",
     "train", "eval", "apply", "parameters", "register_module", "synchronize", "is_available",
 })  # fmt: skip
-_RULES: Final = RULES | PRODUCT_RULES | {"copy": data_movement}
+_RULES: Final = RULES | PRODUCT_RULES | {"copy": data_movement, "accumulate": data_movement}
 _MATH: Final[dict[str, Callable[..., Any]]] = {
     name: getattr(math, name)
     for name in ("sqrt", "ceil", "floor", "log", "log2", "exp", "gcd", "prod", "pow", "tanh")
@@ -110,7 +110,7 @@ class Recorder(Interpreter):
         _RULES[kind](op, arguments)
         if "ord" in arguments:  # torch.linalg's name for it
             arguments["p"] = arguments["ord"]
-        for key in ("reduction", "p", "approximate", "causal", "diagonal", "training"):
+        for key in SETTING:
             if key in arguments and isinstance(arguments[key], str | int | float):
                 op.facts.setdefault(key, arguments[key])
         if arguments.get("p") is UNKNOWN:
@@ -268,7 +268,10 @@ class Recorder(Interpreter):
             case "copy_":
                 return owner
         values = [owner, *args, *kwargs.values()]
-        return _values_only(name, self._operator(canonical(name), owner, args, kwargs, values))
+        result = self._operator(canonical(name), owner, args, kwargs, values)
+        if name.endswith("_") and isinstance(result, Tensor) and result.made_by is not None:
+            result.made_by.facts["in_place"] = True
+        return members.values(name, result)
 
     def _library(self, path: str, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: PLR0911
         root, leaf = path.partition(".")[0], path.rpartition(".")[2]
@@ -330,7 +333,7 @@ class Recorder(Interpreter):
         if not args:
             kwargs = {key: value for key, value in kwargs.items() if key != "input"}
         values = [first, *rest, *kwargs.values()]
-        return _values_only(leaf, self._operator(canonical(leaf), first, rest, kwargs, values))
+        return members.values(leaf, self._operator(canonical(leaf), first, rest, kwargs, values))
 
     # Attributes and indices
 
@@ -384,11 +387,6 @@ class Recorder(Interpreter):
             used = sum(part is not None and part is not Ellipsis for part in parts)
             parts[place : place + 1] = [slice(None)] * max(len(tensor.shape) - used, 0)
         return tensor.subview(members.index_shape(tensor.shape, parts), moves.index_text(parts))
-
-
-def _values_only(name: str, result: Any) -> Any:
-    """What a call returns: `amax` gives no indices, where `max` does."""
-    return result[0] if name in {"amax", "amin"} and isinstance(result, tuple) else result
 
 
 @dataclass(frozen=True, slots=True)

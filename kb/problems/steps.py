@@ -9,6 +9,8 @@ from kb.problems.vocabulary import Family, family_of
 
 # Of their first tensor they read what they return.
 _GATHERS = frozenset({"gather", "take_along_dim", "index_select", "take"})
+# Dimensions of a table of matrices, and of those that were picked of it.
+_MATRICES = 3
 # tl.dot takes 16 at least; one tile is 64 to 256 wide.
 _SHORT_K, _SKINNY, _DEEP = 128, 64, 8
 
@@ -34,6 +36,11 @@ class Step:
     def useful_flops(self) -> int | None:
         """FLOPs without those on structural zeros."""
         return None if self.flops is None else round(self.flops * self.share)
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether its FLOPs and bytes are known."""
+        return self.flops is not None and self.bytes is not None
 
     @property
     def main(self) -> Operator:
@@ -69,6 +76,8 @@ def traffic(op: Operator) -> int | None:
     if op.name in _GATHERS and op.outputs:
         sizes = (reads[0], op.outputs[0].bytes)
         reads[0] = None if None in sizes else min(size for size in sizes if size is not None)
+    if op.kind == "accumulate":  # in place, as a rule: of the rows that are added to
+        return total([reads[-1]] * 3)
     # A convolution of stride 1 rereads its window from cache.
     return total([*reads, *(tensor.bytes for tensor in op.outputs[:1])])
 
@@ -141,6 +150,19 @@ def _attention_share(op: Operator) -> float:
     return 1.0 - scores * (1.0 - causal_share(queries, keys)) / op.flops
 
 
+def _gathered(tensor: Tensor) -> bool:
+    """Whether a tensor holds matrices that indices picked of a table of them."""
+    shape, size, memory = tensor.shape, tensor.elements, tensor.memory
+    if shape is None or len(shape) != _MATRICES:
+        return False
+    if size is None or memory is None or 2 * memory > size:
+        return False  # each is picked once: rows in another order
+    producer = tensor.made_by
+    return (producer is not None and producer.name == "index_select") or any(
+        part.startswith("tensor ") for part in tensor.part
+    )
+
+
 def dimension_class(op: Operator) -> str | None:
     """Return whether an operator works along the last dimension or another one."""
     shape, dim = op.inputs[0].shape, op.facts.get("dim")
@@ -161,7 +183,7 @@ def _product_class(  # noqa: PLR0911 (one return a class)
     if op.name != "linear" and batch == 1 and any(triangle_of(t) for t in op.inputs[:2]):
         return "triangular_matmul", None
     if isinstance(batch, int) and batch > 1:
-        return "bmm", None
+        return "gathered_matmul" if any(map(_gathered, op.inputs[:2])) else "bmm", None
     if 1 in (m, n) and k > 1:
         return "matvec", None
     name = "matmul" if op.name == "bmm" else op.name

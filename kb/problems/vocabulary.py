@@ -10,6 +10,10 @@ from kb.vocabulary import read_data
 
 # Kinds of operators that multiply matrices.
 PRODUCTS: Final = frozenset({"matmul", "conv", "conv_transpose", "attention", "recurrent"})
+# Arguments that say what an operator does.
+SETTING: Final = frozenset(
+    {"reduction", "p", "approximate", "causal", "diagonal", "training", "alpha", "value"}
+)
 _RANK = re.compile(r"(?<=[a-z])[123](?=d$)")
 # `torch.Tensor.add_` is `add` done in place.
 _KEEP_UNDERSCORE = frozenset({"copy_", "requires_grad_", "uniform_", "normal_", "fill_", "zero_"})
@@ -82,6 +86,11 @@ def kind_of(name: str) -> str | None:
     return _kinds().get(name)
 
 
+def simpler(name: str) -> tuple[str, ...]:
+    """Return the operators that an operator is made of, in order: itself if it is simple."""
+    return tuple(_table()["simpler"].get(name, (name,)))
+
+
 def arguments_of(name: str) -> tuple[str, ...]:
     """Return the names of an operator's arguments after its first tensor, in order."""
     return tuple(_table()["arguments"].get(name, ()))
@@ -117,6 +126,12 @@ def _freeze(value: Any) -> Any:
 def family_of(name: str) -> Family | None:
     """Return the family of a canonical operator; None where the vocabulary has none."""
     return _families().get(name)
+
+
+@cache
+def has_family(op: str) -> bool:
+    """Whether kernels of this `op` belong to a family."""
+    return any(op in family.ops for family in _families().values())
 
 
 def suits(slug: str, special: Set[str]) -> bool:

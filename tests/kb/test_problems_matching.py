@@ -1,0 +1,178 @@
+"""References of kernels are found in modules that spell them otherwise, and not in what is near."""
+
+import pytest
+
+from benchmarks.context.problems import shown_example
+from kb.context.build import build_context
+from kb.context.models import ContextRequest
+from kb.problems.matching import Matcher, reference_graph
+from kb.problems.reading import read_problem
+from kb.search.opening import open_searcher
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n"
+# Inputs' shapes, and the body of `forward`.
+MODULES = {
+    "an optimizer's step written with mul_ and addcmul_": (
+        "w, g, m, v", "4096, 4096", """
+        w.mul_(1 - 1e-3 * 0.1)
+        m.mul_(0.9).add_(g, alpha=0.1)
+        v.mul_(0.95).addcmul_(g, g, value=0.05)
+        w.addcdiv_(m, (v.sqrt() / 0.22).add_(1e-8), value=-1e-3)
+        return w, m, v""", "optimizer"),
+    "the gradients of a norm of rows": (
+        "x, g, w", "8192, 4096", """
+        scale = 1.0 / torch.sqrt((x * x).mean(1, keepdim=True) + 1e-6)
+        unit = x * scale
+        along = (g * w * unit).mean(1, keepdim=True)
+        return scale * (g * w - unit * along), (g * unit).sum(0)""", "rmsnorm-backward"),
+    "the gradients of a gated feed-forward": (
+        "gate, up, d", "8192, 14336", """
+        p = torch.sigmoid(gate)
+        act = gate * p
+        return d * up * (p * (1 + gate * (1 - p))), d * act""", "silu-mul-backward"),
+}  # fmt: skip
+# Chains of the same operators that compute something else.
+NEAR = {
+    "gates of a recurrence": """
+        g = torch.sigmoid(w)
+        h = x * g + m * (1 - g)
+        return h * torch.tanh(v)""",
+    "an average that is kept": """
+        m = 0.9 * m + 0.1 * x
+        return w - 0.1 * m, m""",
+    "a normalization": """
+        return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w""",
+}  # fmt: skip
+
+
+def module(arguments, shape, body):
+    inputs = ", ".join(f"torch.rand({shape})" for _ in arguments.split(","))
+    return (
+        f"{HEAD}class Model(nn.Module):\n    def forward(self, {arguments}):{body}\n\n"
+        f"def get_inputs():\n    return [{inputs}]\n"
+    )
+
+
+def found_in(text, generation):
+    """The ops of kernels whose references lie in a module."""
+    matcher = Matcher(read_problem(text).operators, generation.rarities)
+    return {
+        record.entry.op
+        for record in generation.kernels.values()
+        if record.reference is not None and matcher.match(record.reference) is not None
+    }
+
+
+@pytest.fixture(scope="module")
+def searcher(shipped_index):
+    return open_searcher(shipped_index)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_is_shown_the_kernel_whose_reference_it_spells_otherwise(searcher, name):
+    *spelled, op = MODULES[name]
+    assert found_in(module(*spelled), searcher.generation) == {op}
+    request = ContextRequest(problem=module(*spelled), gpu="H200", max_tokens=4000)
+    response = build_context(request, searcher)
+    slug, _ = shown_example(response.text)
+    assert searcher.generation.kernels[slug].entry.op == op
+    assert f"({op}) are in this module:" in response.text
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_a_module_that_only_uses_the_same_operators_is_not_taken_for_one(searcher, name):
+    assert found_in(module("x, w, m, v", "4096, 4096", NEAR[name]), searcher.generation) == set()
+
+
+def test_every_reference_is_found_in_itself(searcher):
+    generation, lost = searcher.generation, []
+    for slug, record in generation.kernels.items():
+        if record.reference is not None:
+            text = record.launcher or record.code
+            matcher = Matcher(read_problem(text).operators, generation.rarities)
+            match = matcher.match(record.reference)
+            if match is None or (match.found, match.size) != (len(record.reference.names),) * 2:
+                lost.append(slug)
+    assert lost == []
+    assert sum(record.reference is not None for record in generation.kernels.values()) > 20
+
+
+def test_a_reference_is_found_in_every_step_of_a_loop(searcher):
+    arguments, shape, body, op = MODULES["the gradients of a gated feed-forward"]
+    once = module(arguments, shape, body)
+    body = (
+        "\n        outs = []\n        for _ in range(8):"
+        + body.replace("\n        ", "\n            ").replace("return", "outs += ")
+        + "\n        return outs"
+    )
+    matcher = Matcher(
+        read_problem(module(arguments, shape, body)).operators, searcher.generation.rarities
+    )
+    reference = next(
+        record.reference
+        for record in searcher.generation.kernels.values()
+        if record.entry.op == op and record.reference
+    )
+    single = Matcher(read_problem(once).operators, searcher.generation.rarities).match(reference)
+    assert len(matcher.match(reference).operators) == 8 * len(single.operators)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def reference(x):\n    return x + 1\n",
+        "def reference(x):\n" + "    x = (x * 2).exp() + 1\n" * 40 + "    return x\n",
+        "def kernel_function(x):\n    return x\n",
+        "def reference(x:\n",
+    ],
+    ids=["small", "large", "none", "broken"],
+)
+def test_what_cannot_tell_one_kernel_from_others_has_no_graph(code):
+    assert reference_graph(code) is None
+
+
+# First example, arguments with their shapes, and the body of `forward`.
+NAMED = {
+    "moe-route-topk": (
+        {"x": "torch.rand(4096, 64)"}, """
+        p = F.softmax(x, -1)
+        w, i = torch.topk(p, 4, dim=-1)
+        w = p.gather(1, i)
+        return w / w.sum(-1, keepdim=True), i, torch.bincount(i.flatten(), minlength=64)"""),
+    "sampling-top-p": (
+        {"x": "torch.rand(64, 128256)", "p": "torch.rand(64, 1)"}, """
+        s, i = x.sort(-1, descending=True)
+        c = s.softmax(-1).cumsum(-1)
+        s = s.masked_fill(c > p, -1e9)
+        return i.gather(1, torch.multinomial(s.softmax(-1), 1))"""),
+    "lora-grouped": (
+        {"x": "torch.rand(512, 1, 4096)", "a": "torch.rand(16, 4096, 32)",
+         "i": "torch.randint(0, 16, (512,))"}, """
+        return torch.bmm(x, a[i])"""),
+    "embedding-backward-sorted": (
+        {"g": "torch.rand(65536, 2048)", "i": "torch.randint(0, 32000, (65536,))"}, """
+        return torch.zeros(32000, 2048).index_add_(0, i, g)"""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("slug", NAMED)
+def test_what_indices_do_is_recognised(searcher, slug):
+    inputs, body = NAMED[slug]
+    text = (
+        f"{HEAD}class Model(nn.Module):\n    def forward(self, {', '.join(inputs)}):{body}\n\n"
+        f"def get_inputs():\n    return [{', '.join(inputs.values())}]\n"
+    )
+    response = build_context(ContextRequest(problem=text, gpu="H200", max_tokens=9000), searcher)
+    assert shown_example(response.text)[0] == slug
+
+
+def test_an_operator_of_unknown_shape_is_not_heavier_than_those_that_are_known(searcher):
+    text = (
+        f"{HEAD}class Model(nn.Module):\n    def forward(self, x, w, i):\n"
+        "        n = torch.bincount(i, minlength=8)\n"
+        "        return torch.softmax(x * w, -1), n\n\n"
+        "def get_inputs():\n    return [torch.rand(8192, 4096), torch.rand(4096),"
+        " torch.randint(0, 8, (512,))]\n"
+    )
+    facts = build_context(ContextRequest(problem=text, gpu="H200"), searcher).text
+    assert "Build the kernel around softmax [8192, 4096]" in facts
