@@ -6,7 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from kb.problems.arithmetic import LARGEST, MAX_ITEMS, truth_of
-from kb.problems.values import UNKNOWN, Container, Instance, Tensor
+from kb.problems.values import UNKNOWN, Container, Instance, Several, Tensor
 
 if TYPE_CHECKING:
     from kb.problems.recording import Recorder
@@ -23,17 +23,23 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
         case "range":
             bounds = [value for value in values if isinstance(value, int)]
             all_ints = len(bounds) == len(values) and all(abs(bound) <= LARGEST for bound in bounds)
-            return list(range(*bounds)[:MAX_ITEMS]) if all_ints and values else []
+            return list(range(*bounds)[:MAX_ITEMS]) if all_ints and values else UNKNOWN
         case "len":
             if isinstance(first, Tensor):
                 return first.shape[0] if first.shape and first.shape[0] is not None else UNKNOWN
             sized = isinstance(first, list | tuple | dict | str | Container)
-            return len(recorder.items(first)) if sized else UNKNOWN
+            known = sized and not isinstance(first, Several)
+            return len(recorder.items(first)) if known else UNKNOWN
         case "enumerate":
             start = values[1] if len(values) > 1 and isinstance(values[1], int) else 0
-            return list(enumerate(recorder.items(first), start))
+            items = recorder.items(first)
+            if isinstance(items, Several):
+                return Several([(UNKNOWN, items[0])])
+            return list(enumerate(items, start))
         case "zip":
-            return list(zip(*(recorder.items(value) for value in values), strict=False))
+            return _zipped([recorder.items(value) for value in values])
+        case "list" | "reversed" | "set" | "tuple" if isinstance(first, Several):
+            return first
         case "list" | "reversed" | "set":
             items = recorder.items(first)
             return items[::-1] if name == "reversed" else items
@@ -66,6 +72,16 @@ def builtin(recorder: "Recorder", name: str, values: list[Any]) -> Any:  # noqa:
     if name == "int" and isinstance(first, float) and abs(first) > LARGEST:
         return UNKNOWN
     return _NUMBERS[name](*values) if name in _NUMBERS else UNKNOWN
+
+
+def _zipped(columns: list[list[Any]]) -> list[Any]:
+    lengths = [len(column) for column in columns if not isinstance(column, Several)]
+    filled = [
+        column * min(lengths, default=1) if isinstance(column, Several) else column
+        for column in columns
+    ]
+    rows = list(zip(*filled, strict=False))
+    return rows if lengths else Several(rows)
 
 
 def _attribute(recorder: "Recorder", name: str, values: list[Any]) -> Any:

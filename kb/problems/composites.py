@@ -137,15 +137,25 @@ def _cached_class(scores: list[Operator]) -> str | None:
     """What is special about attention to a cache: pages of a table, latent keys, few queries."""
     if any(len(op.inputs) < 2 for op in scores):
         return None
-    query, key = scores[0].inputs[:2]
-    if query.elements is None or key.elements is None:
-        return None
+    query, key = scores[0].inputs[0], _unrepeated(scores[0].inputs[1])
     # A part of the keys is rotated, the rest is what all heads share.
     if len(scores) > 1 and all(len(op.inputs[1].shape or ()) == _LATENT_RANK for op in scores):
         return "latent"
+    paged = any(part.startswith("tensor") for part in key.part)
+    if query.elements is None or key.elements is None:
+        return "paged" if paged else None
     if query.elements * _FEW_QUERIES > key.elements:
         return None
-    return "paged" if any(part.startswith("tensor") for part in key.part) else "decode"
+    return "paged" if paged else "decode"
+
+
+def _unrepeated(tensor: Tensor) -> Tensor:
+    """Keys as they lie in memory, before they are repeated for the heads of a group."""
+    made_by = tensor.made_by
+    while made_by is not None and made_by.name in {"repeat", "repeat_interleave"}:
+        tensor = made_by.inputs[0]
+        made_by = tensor.made_by
+    return tensor
 
 
 _SQUARES = frozenset({"pow", "square", "mul"})
@@ -266,7 +276,9 @@ def _same_data(one: Tensor, two: Tensor) -> bool:
 
 # What counts or orders the choices of a router, among so many operators after it.
 _MOST_PLACING = 128
-_PLACING = frozenset({"bincount", "histc", "sort", "argsort", "one_hot", "scatter_add"})
+_PLACING = frozenset({
+    "bincount", "histc", "sort", "argsort", "one_hot", "scatter", "scatter_add"
+})  # fmt: skip
 
 
 def _routing(operators: list[Operator], best: Operator) -> Step | None:
@@ -284,6 +296,8 @@ def _routing(operators: list[Operator], best: Operator) -> Step | None:
         placed |= op.name in _PLACING
         parts.append(op)
         places |= {t.number for t in op.outputs if "int" in t.dtype}
+        if op.facts.get("in_place"):
+            places.add(op.inputs[0].number)
     if not gathers or not placed:
         return None
     behind = _ancestors(best.inputs[0], _LIGHT | {"select"})
@@ -330,12 +344,17 @@ def _loss(op: Operator) -> Step | None:
     return Step("pointwise_loss", "loss", parts, total(part.flops for part in parts), traffic)
 
 
+def _is_stored_part(tensor: Tensor) -> bool:
+    """Whether a tensor is part of one that the module is given or has."""
+    return bool(tensor.part) and tensor.origin in {"parameter", "input"}
+
+
 def _grouped(operators: list[Operator]) -> list[Step]:
     """Products with matrices that are parts of one tensor, none of which needs another: a loop over
     experts or heads that is written out."""
     shared = defaultdict[int, list[Operator]](list)
     for op in operators:
-        if op.name in _PRODUCTS and len(op.inputs) > 1 and op.inputs[1].part:
+        if op.name in _PRODUCTS and len(op.inputs) > 1 and _is_stored_part(op.inputs[1]):
             shared[op.inputs[1].number].append(op)
     groups = {number: group for number, group in shared.items() if len(group) >= _MIN_GROUPS}
     number_of = {id(op): number for number, group in groups.items() for op in group}

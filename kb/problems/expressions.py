@@ -4,7 +4,7 @@ import ast
 from typing import Any, Final
 
 from kb.problems.arithmetic import COMPARE, MAX_ITEMS, PLAIN, bounded, truth_of
-from kb.problems.values import UNKNOWN, Container, Function, Library, Scope, Tensor
+from kb.problems.values import UNKNOWN, Container, Function, Library, Scope, Several, Tensor
 
 # A network of 120 layers takes some 20,000; a hostile loop stops within 0.2 s.
 MAX_STEPS = 120_000
@@ -62,18 +62,22 @@ class Expressions:
             raise ReadingLimitError
 
     def items(self, source: Any) -> list[Any]:
-        """Return what a loop over a value goes through; nothing where that is not known."""
+        """Return what a loop over a value goes through: one unknown item where it is not known."""
         if isinstance(source, Container):
             return list(source.items)
         if isinstance(source, dict):
             return list(source)[:MAX_ITEMS]
+        if isinstance(source, Several):
+            self.undecided = True
+            return source
         if isinstance(source, list | tuple | str | range):
             # Copies cost time too: a loop that makes many runs out of steps.
             self._steps += len(source) // _COPIES_PER_STEP
             return list(source[:MAX_ITEMS])
         if isinstance(source, Tensor) and source.shape and source.shape[0] is not None:
             return [self.take_index(source, 0) for _ in range(min(source.shape[0], MAX_ITEMS))]
-        return []
+        self.undecided = True
+        return Several([self.take_index(source, 0) if isinstance(source, Tensor) else UNKNOWN])
 
     def eval(self, node: ast.expr, scope: Scope) -> Any:
         """Return what an expression stands for."""

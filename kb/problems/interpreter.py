@@ -21,9 +21,12 @@ from kb.problems.values import (
     Layer,
     Library,
     Scope,
+    Several,
     Tensor,
 )
 
+# Operators that are recorded; a loop that makes more is not read on, only counted.
+MAX_OPERATORS: Final = 4000
 BUILTINS: Final = {
     name: Library(f"builtins.{name}")
     for name in (
@@ -98,9 +101,10 @@ class Interpreter(Expressions):
                 places = [self.place]
                 with suppress(_Break):
                     for item in self.items(self.eval(source, scope)):
-                        self.assign(target, item, scope)
-                        with suppress(_Continue):
-                            self.run(body, scope)
+                        if self.place < MAX_OPERATORS:
+                            self.assign(target, item, scope)
+                            with suppress(_Continue):
+                                self.run(body, scope)
                         places.append(self.place)
                 self.record_loop(places)
                 self.run(orelse, scope)
@@ -188,6 +192,8 @@ class Interpreter(Expressions):
 
     def _unpack(self, targets: list[ast.expr], value: Any, scope: Scope) -> None:
         items = self.items(value) if isinstance(value, list | tuple | Tensor) else []
+        if isinstance(items, Several):
+            items = items * len(targets)
         starred = next((n for n, t in enumerate(targets) if isinstance(t, ast.Starred)), None)
         if starred is not None and items:
             behind = len(targets) - starred - 1

@@ -24,11 +24,8 @@ class TimeLoop:
     steps: int
     operators: tuple[Operator, ...]
     """Of one step, in order."""
-
-    @property
-    def has_product(self) -> bool:
-        """Whether a step multiplies its state or input by a matrix."""
-        return any(op.kind in PRODUCTS for op in self.operators)
+    has_product: bool
+    """Whether what a step hands to the next is multiplied by a matrix."""
 
 
 def time_loop(
@@ -50,9 +47,21 @@ def time_loop(
         return None
     if not all(_needs(step, before) for before, step in pairwise(steps)):
         return None
-    loop = TimeLoop(len(places) - 1, steps[0])
+    loop = TimeLoop(len(places) - 1, steps[0], _hands_on_products(*steps[:2]))
     # What stays on chip are weights; repeated products of other data are products.
     return None if loop.has_product and not _weights(steps[0]) else loop
+
+
+def _hands_on_products(step: Sequence[Operator], following: Sequence[Operator]) -> bool:
+    """Whether a product is behind what a step hands to the following one."""
+    waiting = [t.made_by for op in following for t in op.inputs]
+    own, behind = {id(op) for op in step}, dict[int, Operator]()
+    while waiting:
+        op = waiting.pop()
+        if op is not None and id(op) in own and id(op) not in behind:
+            behind[id(op)] = op
+            waiting += [tensor.made_by for tensor in op.inputs]
+    return any(op.kind in PRODUCTS for op in behind.values())
 
 
 def longest(loops: Sequence[TimeLoop], operators: Sequence[Operator]) -> TimeLoop | None:

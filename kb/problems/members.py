@@ -8,6 +8,9 @@ from kb.problems.arithmetic import bounded
 from kb.problems.moves import view
 from kb.problems.values import UNKNOWN, Library, Method, Shape, Tensor, product
 
+# Dimensions of a table of matrices.
+MATRICES = 3
+
 
 def index_shape(shape: Shape, parts: list[Any]) -> Shape | None:
     """Return the shape of a part of a tensor; None where an index is not known."""
@@ -25,8 +28,8 @@ def index_shape(shape: Shape, parts: list[Any]) -> Shape | None:
             bounds = (part.start, part.stop, part.step)
             is_known = old is not None and all(b is None or isinstance(b, int) for b in bounds)
             lengths.append(len(range(*part.indices(old))) if is_known else None)  # type: ignore[arg-type]
-        elif not isinstance(part, int):
-            return None
+        elif not isinstance(part, int) and not (part is UNKNOWN and len(shape) == MATRICES):
+            return None  # a matrix of a table is picked by a number, as a rule
     return (*lengths, *shape[place:])
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from kb.problems.shapes import Arguments, as_int, axes
-from kb.problems.values import Shape, Tensor, dtype_name, product
+from kb.problems.values import Several, Shape, Tensor, dtype_name, product
 
 # A split into more parts than this is no layout that a kernel is written for.
 _MAX_PARTS = 1024
@@ -163,14 +163,16 @@ def _split(first: Tensor, name: str, args: list[Any], kwargs: Arguments) -> Any:
     if name == "unbind":
         size, place = 1, args[0] if args else kwargs.get("dim", 0)
     if shape is None or not isinstance(place, int) or not -len(shape) <= place < len(shape):
-        count = size if name == "chunk" and isinstance(size, int) else 0
-        return tuple(replace(first, shape=None) for _ in range(min(count, _MAX_PARTS)))
+        if name != "chunk" or not isinstance(size, int):
+            return Several([replace(first, shape=None)])
+        return tuple(replace(first, shape=None) for _ in range(min(size, _MAX_PARTS)))
     place %= len(shape)
     length = shape[place]
-    if isinstance(size, list | tuple):
+    if isinstance(size, list | tuple) and not isinstance(size, Several):
         sizes: Sequence[int | None] = [as_int(part_size) for part_size in size]
     elif length is None or not isinstance(size, int) or size < 1:
-        return ()
+        part = (*shape[:place], None, *shape[place + 1 :])
+        return Several([first.subview(part, f"{name} ?")])
     else:
         step = -(-length // size) if name == "chunk" else size
         starts = range(0, length, max(step, 1))[:_MAX_PARTS]

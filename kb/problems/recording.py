@@ -13,7 +13,7 @@ from kb.problems.arithmetic import MAX_ITEMS
 from kb.problems.builtins import builtin
 from kb.problems.composed import COMPOSITE_LAYERS, composite_module
 from kb.problems.copies import data_movement
-from kb.problems.interpreter import Interpreter
+from kb.problems.interpreter import MAX_OPERATORS, Interpreter
 from kb.problems.layers import container_method, new_container, new_layer
 from kb.problems.loops import TimeLoop, time_loop
 from kb.problems.products import PRODUCT_RULES
@@ -37,7 +37,6 @@ from kb.problems.values import (
 )
 from kb.problems.vocabulary import SETTING, canonical, kind_of, layer_kind
 
-MAX_OPERATORS = 4000
 _TORCH = ("torch", "torchvision")
 # What `max` along a dimension, `sort` and `topk` return.
 _RESULTS = ("values", "indices")
@@ -113,8 +112,8 @@ class Recorder(Interpreter):
         for key in SETTING:
             if key in arguments and isinstance(arguments[key], str | int | float):
                 op.facts.setdefault(key, arguments[key])
-        if arguments.get("p") is UNKNOWN:
-            op.facts["p"] = "unknown"  # not PyTorch's default
+        unknown = [key for key in ("p", "alpha", "value") if arguments.get(key) is UNKNOWN]
+        op.facts |= dict.fromkeys(unknown, "unknown")  # not PyTorch's default
         if kind == "unknown":
             self.unknown.setdefault(name)
         if self.recording and len(self.operators) < MAX_OPERATORS:

@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kb.problems.members import MATRICES
 from kb.problems.useful import causal_share, triangle_of, triangles_of, triangular_share
 from kb.problems.values import Operator, Tensor
 from kb.problems.vocabulary import Family, family_of
 
 # Of their first tensor they read what they return.
 _GATHERS = frozenset({"gather", "take_along_dim", "index_select", "take"})
-# Dimensions of a table of matrices, and of those that were picked of it.
-_MATRICES = 3
+# Of a matrix of low rank, as those of adapters are, rows or columns at most.
+_LOW_RANK = 128
 # tl.dot takes 16 at least; one tile is 64 to 256 wide.
 _SHORT_K, _SKINNY, _DEEP = 128, 64, 8
 
@@ -150,17 +151,20 @@ def _attention_share(op: Operator) -> float:
     return 1.0 - scores * (1.0 - causal_share(queries, keys)) / op.flops
 
 
-def _gathered(tensor: Tensor) -> bool:
-    """Whether a tensor holds matrices that indices picked of a table of them."""
+def _picked(tensor: Tensor) -> bool:
+    """Whether a tensor is a matrix that an unknown number, or matrices that indices, picked of a
+    table of them."""
     shape, size, memory = tensor.shape, tensor.elements, tensor.memory
-    if shape is None or len(shape) != _MATRICES:
+    if shape is None or size is None or memory is None:
         return False
-    if size is None or memory is None or 2 * memory > size:
-        return False  # each is picked once: rows in another order
+    if len(shape) == MATRICES - 1:
+        return tensor.origin in {"parameter", "input"} and tensor.part[:1] == ("?",)
     producer = tensor.made_by
-    return (producer is not None and producer.name == "index_select") or any(
+    indexed = (producer is not None and producer.name == "index_select") or any(
         part.startswith("tensor ") for part in tensor.part
     )
+    # Where each is picked once, they are rows in another order.
+    return len(shape) == MATRICES and indexed and 2 * memory <= size
 
 
 def dimension_class(op: Operator) -> str | None:
@@ -176,6 +180,11 @@ def _product_class(  # noqa: PLR0911 (one return a class)
 ) -> tuple[str, str | None]:
     m, n, k = (op.facts.get(axis) for axis in "mnk")
     batch = op.facts.get("batch", 1)
+    picked = next(filter(_picked, op.inputs[:2]), None)
+    if picked is not None:
+        lengths = (picked.shape or ())[-2:]
+        low = any(length is not None and length <= _LOW_RANK for length in lengths)
+        return "picked_matmul", "low-rank" if low else None
     if any(t.made_by is not None and t.made_by.name in {"diag", "diag_embed"} for t in op.inputs):
         return "diagonal_matmul", None
     if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)):
@@ -183,7 +192,7 @@ def _product_class(  # noqa: PLR0911 (one return a class)
     if op.name != "linear" and batch == 1 and any(triangle_of(t) for t in op.inputs[:2]):
         return "triangular_matmul", None
     if isinstance(batch, int) and batch > 1:
-        return "gathered_matmul" if any(map(_gathered, op.inputs[:2])) else "bmm", None
+        return "bmm", None
     if 1 in (m, n) and k > 1:
         return "matvec", None
     name = "matmul" if op.name == "bmm" else op.name

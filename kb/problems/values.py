@@ -114,6 +114,10 @@ class Operator:
         self.outputs.append(Tensor(shape, dtype, "op", self))
 
 
+class Several(list[Any]):
+    """Items of a number that is not known, as one that stands for each."""
+
+
 @dataclass(eq=False, slots=True)
 class Library:
     """Something of a library, by its dotted path: `torch.nn.functional.relu`."""
