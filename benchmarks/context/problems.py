@@ -144,7 +144,7 @@ def job_of(
     job = small_job(name, code, record.entry.model_dump(), corpus / record.path)
     device = device_of(request.gpu) if request.gpu else None
     advice = advise(
-        request.problem or "", generation, request.gpu, request.language, device, request.dtype
+        request.problem or "", searcher, request.gpu, request.language, device, request.dtype
     )
     chosen = next((other for other in (*advice.first, *advice.others) if other.slug == slug), None)
     if chosen is None:

@@ -1,4 +1,4 @@
-"""Kernels whose reference lies in a problem, for what no family of operators names."""
+"""Kernels for what no family of operators names: by their references, and by a problem's words."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,20 @@ from kb.context.assuming import Assumptions
 from kb.context.choosing import rank_kernels, slower_kernels
 from kb.context.materials import Candidate
 from kb.corpus.entries import Kernel
+from kb.corpus.operators import kinds_of, operators_asked
 from kb.index.reader import Generation
 from kb.problems.analysis import Analysis
 from kb.problems.matching import Match, Matcher
 from kb.problems.steps import Step
+from kb.problems.wording import wording
+from kb.search.engine import Searcher
+from kb.search.models import Filters
 
 START = "Slower than PyTorch: a start, not an example to follow."
 """What is said of a kernel that is shown for want of a faster one."""
+_NAMED = "Chosen by the problem's names and comments."
+# Of the search's results so many are looked at.
+_DEPTH = 60
 # Operators that take less of the estimated time than this need no kernel of their own, and lie in
 # large modules by chance.
 _MIN_SHARE = 0.05
@@ -27,8 +34,6 @@ class Alike:
     """The best first."""
     fact: str
     """What they have in common with the problem, in one line."""
-    techniques: tuple[str, ...]
-    """Of the best kernel."""
     chief: bool
     """Whether their operators are those to build the kernel around."""
 
@@ -73,12 +78,38 @@ def kernels_alike(
         candidates,
         f"{match.found} of the {match.size} operators of the reference of {candidates[0].slug} "
         f"({op}) are in this module: {names}. One kernel does them.",
-        kernels[candidates[0].slug].techniques,
         heaviest is None
         or heaviest.family is None
         or max(step.seconds for step in steps) >= heaviest.seconds
         or found[best][0] >= analysis.share,
     )
+
+
+def kernels_named(
+    text: str, searcher: Searcher, kernels: dict[str, Kernel], gpu: str | None
+) -> list[Candidate]:
+    """Return the kernels of the operator that a problem's names and comments speak of, the best
+    first; nothing unless what they name is also what they find first.
+
+    Parameters
+    ----------
+    kernels
+        Those to choose from.
+    """
+    said = wording(text)
+    ranking = searcher.rank(said, _DEPTH, Filters(kinds=["kernel"])) if said else None
+    if ranking is None or ranking.abstained:
+        return []
+    entries = searcher.generation.columns["entries"]
+    slugs = [name.removeprefix("kernel:") for hit in ranking.hits for name in entries.of(hit.row)]
+    op = next((kernels[slug].op for slug in slugs if slug in kernels), None)
+    if op is None or not any(op in kinds_of(asked) for asked in operators_asked(said)):
+        return []
+    ranked = rank_kernels(kernels, [op], dict.fromkeys(slugs), gpu)
+    return [
+        Candidate(slug, assumed=Assumptions(gpu=gpu is not None), note=_NAMED)
+        for slug in (*ranked, *slower_kernels(kernels, [op], gpu))
+    ]
 
 
 def _steps(analysis: Analysis, match: Match) -> list[Step]:

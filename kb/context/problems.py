@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kb.context.alike import START, kernels_alike
+from kb.context.alike import START, kernels_alike, kernels_named
 from kb.context.assuming import Assumptions
 from kb.context.choosing import is_slower, min_speedup, rank_kernels, runnable, slower_kernels
 from kb.context.materials import Candidate
@@ -18,6 +18,7 @@ from kb.problems.reading import read_problem
 from kb.problems.steps import Step
 from kb.problems.values import DTYPE_BYTES, Operator, Tensor
 from kb.problems.vocabulary import HostArguments, suits
+from kb.search.engine import Searcher
 
 # What helps whatever the operator, by the bound to expect.
 _BY_BOUND = {
@@ -33,6 +34,11 @@ _MIN_START = 0.25
 _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-cached",
                       "rmsnorm-plain", "rmsnorm-dim-tiled", "rmsnorm-dim-plain",
                       "lp-normalize-dim"})  # fmt: skip
+# Families of operators that modules of every kind use.
+_GENERIC = frozenset({
+    "", "reduce", "vector-norm", "activation", "elementwise-add", "scale", "layout", "histogram",
+    "cumsum", "scan",
+})  # fmt: skip
 # How a loop over time steps is one launch: with a product in a step, and without.
 _RECURRENT = (
     "recurrent-persistent",
@@ -70,7 +76,7 @@ class Advice:
 
 def advise(  # noqa: PLR0917 (as a request has them)
     text: str,
-    generation: Generation,
+    searcher: Searcher,
     gpu: str | None,
     language: str | None,
     device: str | None,
@@ -88,7 +94,7 @@ def advise(  # noqa: PLR0917 (as a request has them)
     InvalidInputError
         The text is not a readable module, or no GPU has that name.
     """
-    card = gpu_spec(gpu)
+    card, generation = gpu_spec(gpu), searcher.generation
     analysis = analyse(read_problem(text, dtype=dtype), card)
     kernels = runnable(generation, language, device)
     facts = fact_lines(analysis, card)
@@ -98,18 +104,25 @@ def advise(  # noqa: PLR0917 (as a request has them)
     alike = kernels_alike(analysis, generation, kernels, gpu)
     facts += [alike.fact] if alike is not None else []
     first, others = _by_family(analysis, kernels, gpu, facts)
-    if alike is None:
-        return Advice(facts, techniques, first, others)
-    if not alike.chief:
+    if alike is not None and not alike.chief:
         return Advice(facts, techniques, first, [*alike.candidates[:1], *others][:_MAX_OTHERS])
-    known = [slug for slug in alike.techniques if slug in generation.techniques]
-    chief = dict.fromkeys(known, f"used by {alike.op} kernels")
-    return Advice(
-        facts,
-        [*chief.items(), *(pair for pair in techniques if pair[0] not in chief)],
-        alike.candidates,
-        [*first[:1], *others][:_MAX_OTHERS],
-    )
+    better = alike.candidates if alike is not None else []
+    if not better and _is_weak(analysis, first):
+        better = kernels_named(text, searcher, kernels, gpu)
+    if not better or better[0].slug in {candidate.slug for candidate in first}:
+        return Advice(facts, techniques, first, others)
+    entry = kernels[better[0].slug]
+    known = [slug for slug in entry.techniques if slug in generation.techniques]
+    chief = dict.fromkeys(known, f"used by {entry.op} kernels")
+    techniques = [*chief.items(), *(pair for pair in techniques if pair[0] not in chief)]
+    return Advice(facts, techniques, better, [*first[:1], *others][:_MAX_OTHERS])
+
+
+def _is_weak(analysis: Analysis, first: list[Candidate]) -> bool:
+    """Whether the kernels for the heaviest operator are for part of what a problem does: for a
+    loop's form, or for operators that everything uses."""
+    family = analysis.heaviest.family_name if analysis.heaviest is not None else ""
+    return analysis.loop is not None or not first or family in _GENERIC
 
 
 def _by_family(

@@ -177,7 +177,7 @@ def _select_problem(
 ) -> Selection:
     """Choose by the problem's operators and bound; a query and a profile have their say."""
     generation = searcher.generation
-    advice = advise(module, generation, request.gpu, request.language, device, request.dtype)
+    advice = advise(module, searcher, request.gpu, request.language, device, request.dtype)
     profile, ignored = resolve_profile(request.profile or {})
     answers = diagnosed(diagnose, profile, request, generation)
     kernel = None if request.kernel == module else request.kernel

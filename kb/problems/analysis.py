@@ -82,7 +82,8 @@ def analyse(problem: Problem, card: GpuSpec | None = None) -> Analysis:
     _estimate(steps, spec, dtype)
     heaviest = _heaviest(steps)
     analysis = Analysis(problem, steps, heaviest, dtype=dtype)
-    analysis.loop = longest(problem.loops, problem.operators)
+    shares = {id(op): s.seconds / len(s.operators) for s in steps for op in s.operators}
+    analysis.loop = longest(problem.loops, shares)
     if heaviest is not None:
         analysis.before, analysis.after = _fusible_neighbours(steps, heaviest)
         seconds = sum(step.seconds for step in steps)

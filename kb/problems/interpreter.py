@@ -27,6 +27,8 @@ from kb.problems.values import (
 
 # Operators that are recorded; a loop that makes more is not read on, only counted.
 MAX_OPERATORS: Final = 4000
+# Of what is assigned to parts of a tensor, so many are remembered.
+_MAX_STORED: Final = 15
 BUILTINS: Final = {
     name: Library(f"builtins.{name}")
     for name in (
@@ -182,7 +184,9 @@ class Interpreter(Expressions):
             case ast.Subscript(value=owner, slice=index):
                 collection = self.eval(owner, scope)
                 key = self.eval(index, scope)
-                if isinstance(collection, dict | list) and isinstance(key, int | str):
+                if isinstance(collection, Tensor) and isinstance(value, Tensor):
+                    collection.stored[:] = [*collection.stored[-_MAX_STORED:], value]
+                elif isinstance(collection, dict | list) and isinstance(key, int | str):
                     with suppress(IndexError):
                         collection[key] = value  # type: ignore[index]
             case ast.Tuple(elts=targets) | ast.List(elts=targets):

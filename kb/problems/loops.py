@@ -3,7 +3,7 @@
 A module that writes its recurrence out so has PyTorch launch every operator of every step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -13,8 +13,10 @@ from kb.problems.vocabulary import PRODUCTS
 
 # What puts results of steps together in any order.
 _SUMS: Final = frozenset({"add", "sub", "maximum", "minimum", "cat", "stack"})
-# Fewer steps are written out for other reasons, such as the stages of a network.
-_MIN_STEPS: Final = 4
+# Seconds from one launch to the next, where PyTorch launches operators one by one.
+_LAUNCH: Final = 4e-6
+# Fewer steps are written out for other reasons: stages of a network, Newton iterations.
+_MIN_STEPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,21 @@ def _hands_on_products(step: Sequence[Operator], following: Sequence[Operator]) 
     return any(op.kind in PRODUCTS for op in behind.values())
 
 
-def longest(loops: Sequence[TimeLoop], operators: Sequence[Operator]) -> TimeLoop | None:
-    """The loop with most operators, where these are half of all; None without one."""
-    best = max(loops, key=lambda loop: loop.steps * len(loop.operators), default=None)
-    if best is None or 2 * best.steps * len(best.operators) < len(operators):
-        return None
-    return best
+def longest(loops: Sequence[TimeLoop], seconds: Mapping[int, float]) -> TimeLoop | None:
+    """The loop that takes most of a module's time, launches included; None where none takes half.
+
+    Parameters
+    ----------
+    seconds
+        The module's operators, by `id` → what each takes beside its launch.
+    """
+
+    def time(loop: TimeLoop) -> float:
+        return loop.steps * sum(max(seconds.get(id(op), 0.0), _LAUNCH) for op in loop.operators)
+
+    best = max(loops, key=time, default=None)
+    recorded = sum(max(value, _LAUNCH) for value in seconds.values())
+    return best if best is not None and 2 * time(best) >= recorded else None
 
 
 def _weights(step: Sequence[Operator]) -> list[tuple[int, tuple[str, ...]]]:

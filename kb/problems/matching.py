@@ -21,8 +21,8 @@ from kb.problems.vocabulary import simpler
 
 # Larger references are unrolled loops, such as the rounds of a random generator.
 _MAX_REFERENCE = 32
-# Fewer operators than these come together by chance.
-_MIN_OPERATORS = 4
+# Fewer operators than these, and fewer kinds of them, come together by chance.
+_MIN_OPERATORS, _MIN_KINDS = 4, 3
 # Share of a reference's weight; on modules that others wrote, chance reached 0.69.
 _MIN_SCORE: Final = 0.7
 # One of so many operators may be missing: modules leave out what is 1, or compute it elsewhere.
@@ -65,6 +65,8 @@ def reference_graph(code: str) -> OperatorGraph | None:
         return None
     graph = _Graph(problem.operators).graph
     if problem.name != "reference" or not _MIN_OPERATORS <= len(graph.names) <= _MAX_REFERENCE:
+        return None
+    if len(set(graph.names)) < _MIN_KINDS:
         return None
     sides = _Sides(graph)
     whole = _grown(sides, sides, (0, 0), frozenset())

@@ -76,7 +76,7 @@ def read_problem(text: str, name: str = "problem", dtype: str | None = None) -> 
         It is not Python, is too large or too deeply nested, or holds neither a module nor a
         function. The message begins with `name`.
     """
-    tree = _parse(text, name)
+    tree = parse(text, name)
     recorder = Recorder()
     whole = True
     try:
@@ -126,7 +126,14 @@ def _set_dtype(problem: Problem, dtype: str) -> None:
             input_.dtype = dtype
 
 
-def _parse(text: str, name: str) -> ast.Module:
+def parse(text: str, name: str) -> ast.Module:
+    """Return the syntax of a problem.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not Python, is too large or too deeply nested. The message begins with `name`.
+    """
     if len(text) > MAX_PROBLEM_CHARS:
         raise InvalidInputError(f"{name}: longer than {MAX_PROBLEM_CHARS:,} characters")
     if _nesting(text) > _MAX_NESTING:

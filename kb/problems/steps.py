@@ -10,6 +10,10 @@ from kb.problems.vocabulary import Family, family_of
 
 # Of their first tensor they read what they return.
 _GATHERS = frozenset({"gather", "take_along_dim", "index_select", "take"})
+# What cuts codes out of words, how many values 8 bits can name, and how far behind a product either
+# is looked for.
+_CUTTING = frozenset({"bitwise_and", "bitwise_right_shift"})
+_CODES, _MOST_BEHIND = 256, 32
 # Of a matrix of low rank, as those of adapters are, rows or columns at most.
 _LOW_RANK = 128
 # tl.dot takes 16 at least; one tile is 64 to 256 wide.
@@ -167,6 +171,25 @@ def _picked(tensor: Tensor) -> bool:
     return len(shape) == MATRICES and indexed and 2 * memory <= size
 
 
+def _unpacked(tensor: Tensor) -> bool:
+    """Whether a tensor was made from codes: bits were cut out of it, or values looked up in a small
+    table."""
+    waiting, seen = [tensor], 0
+    while waiting and seen < _MOST_BEHIND:
+        tensor = waiting.pop()
+        seen += 1
+        table = tensor.memory is not None and tensor.memory <= _CODES
+        if table and any(part.startswith("tensor ") for part in tensor.part):
+            return True
+        waiting += tensor.stored
+        op = tensor.made_by
+        if op is not None and op.name in _CUTTING:
+            return True
+        if op is not None and op.kind in {"elementwise", "copy"}:
+            waiting += op.inputs
+    return False
+
+
 def dimension_class(op: Operator) -> str | None:
     """Return whether an operator works along the last dimension or another one."""
     shape, dim = op.inputs[0].shape, op.facts.get("dim")
@@ -185,6 +208,8 @@ def _product_class(  # noqa: PLR0911 (one return a class)
         lengths = (picked.shape or ())[-2:]
         low = any(length is not None and length <= _LOW_RANK for length in lengths)
         return "picked_matmul", "low-rank" if low else None
+    if any(map(_unpacked, op.inputs)):
+        return "packed_matmul", None
     if any(t.made_by is not None and t.made_by.name in {"diag", "diag_embed"} for t in op.inputs):
         return "diagonal_matmul", None
     if not (isinstance(m, int) and isinstance(n, int) and isinstance(k, int)):

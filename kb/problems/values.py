@@ -67,6 +67,8 @@ class Tensor:
     """Elements of all of that memory: fewer than those of an expanded view."""
     part: tuple[str, ...] = ()
     """What was taken of the memory, step by step; a view of the same part holds the same."""
+    stored: "list[Tensor]" = field(default_factory=list, repr=False)
+    """What was assigned to parts of that memory; its views share the list."""
 
     def __post_init__(self) -> None:
         self.memory = self.elements if self.memory is None else self.memory

@@ -1,0 +1,39 @@
+"""What a module says about itself: its names, its docstrings and its comments."""
+
+import ast
+import re
+from typing import Final
+
+from kb.problems.reading import parse
+
+# A question of more is cut by the embedder.
+_MAX_CHARS: Final = 1500
+_COMMENT = re.compile(r"#([^\n]{1,200})")
+# Names that every file of the form has.
+_USUAL: Final = frozenset({"Model", "forward", "get_inputs", "get_init_inputs", "__init__", "self"})
+_SUBWORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
+
+
+def wording(text: str) -> str:
+    """Return what a module says about itself, as a question; empty where it says nothing.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not Python.
+    """
+    tree = parse(text, "problem")
+    said: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            said.append((ast.get_docstring(node) or "").partition("\n\n")[0])
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name not in _USUAL:
+            said.append(_words(node.name))
+        if isinstance(node, ast.FunctionDef) and node.name == "forward":
+            said.append(", ".join(_words(arg.arg) for arg in node.args.args[1:]))
+    said += [comment[1] for comment in _COMMENT.finditer(text)]
+    return ". ".join(part.strip() for part in said if part.strip())[:_MAX_CHARS]
+
+
+def _words(name: str) -> str:
+    return " ".join(_SUBWORD.findall(name)).lower()
