@@ -17,7 +17,7 @@ from kb.problems.plan import TILE, plan_line
 from kb.problems.reading import read_problem
 from kb.problems.steps import Step
 from kb.problems.values import DTYPE_BYTES, Operator, Tensor
-from kb.problems.vocabulary import HostArguments, suits
+from kb.problems.vocabulary import HostArguments, has_family, suits
 from kb.search.engine import Searcher
 
 # What helps whatever the operator, by the bound to expect.
@@ -50,6 +50,8 @@ _SCAN = (
 )
 # A product that more work follows, and one whose rows are reduced to a number of these kinds.
 _EPILOGUE, _ROW_REDUCE = "epilogue", "row-reduce"
+# A norm of a sum of two tensors.
+_RESIDUAL = "residual"
 _REDUCED = frozenset({"sum", "mean", "max", "min", "logsumexp"})
 # Products of two operands, and the kernels that take them as their first two arguments.
 _PRODUCTS = frozenset({"linear", "matmul", "mm"})
@@ -106,10 +108,12 @@ def advise(  # noqa: PLR0917 (as a request has them)
     first, others = _by_family(analysis, kernels, gpu, facts)
     if alike is not None and not alike.chief:
         return Advice(facts, techniques, first, [*alike.candidates[:1], *others][:_MAX_OTHERS])
-    better = alike.candidates if alike is not None else []
-    if not better and _is_weak(analysis, first):
-        better = kernels_named(text, searcher, kernels, gpu)
-    if not better or better[0].slug in {candidate.slug for candidate in first}:
+    better = alike.candidates if alike is not None else kernels_named(text, searcher, kernels, gpu)
+    if not better or better[0].slug in {candidate.slug for candidate in (*first, *others)}:
+        return Advice(facts, techniques, first, others)
+    if alike is None and not _is_weak(analysis, first):
+        if not has_family(kernels[better[0].slug].op):
+            others = [better[0], *others][:_MAX_OTHERS]
         return Advice(facts, techniques, first, others)
     entry = kernels[better[0].slug]
     known = [slug for slug in entry.techniques if slug in generation.techniques]
@@ -221,7 +225,11 @@ def _for_step(
 
 
 def _surroundings(analysis: Analysis, step: Step) -> set[str]:
-    """What follows a product, in words as those of `attributes`."""
+    """What comes before a norm or follows a product, in words as those of `attributes`."""
+    if step is analysis.heaviest and step.kind == "norm":
+        sums = [s.main for s in analysis.before if s.name == "add" and len(s.main.inputs) == 2]
+        if any(op.inputs[0].shape == op.inputs[1].shape is not None for op in sums):
+            return {_RESIDUAL}
     if step is not analysis.heaviest or step.kind != "matmul" or not analysis.after:
         return set()
     return {_EPILOGUE} if _row_reduction(analysis) is None else {_EPILOGUE, _ROW_REDUCE}

@@ -89,6 +89,9 @@ def _einsum(op: Operator, arguments: Arguments) -> None:
         output = "".join(sorted(index for index in set(joined) if joined.count(index) == 1))
     shape = tuple(lengths.get(index) for index in output)
     op.add_output(shape, op.inputs[0].dtype)
+    if names[1:] and frozenset("".join(names)) <= frozenset(output):  # nothing is summed
+        op.name, op.kind, op.facts["flops"] = "mul", "elementwise", product(shape)
+        return
     op.facts["flops"] = _contraction_flops(
         [frozenset(name) for name in names], frozenset(output), lengths
     )

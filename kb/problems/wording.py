@@ -32,7 +32,8 @@ def wording(text: str) -> str:
         if isinstance(node, ast.FunctionDef) and node.name == "forward":
             said.append(", ".join(_words(arg.arg) for arg in node.args.args[1:]))
     said += [comment[1] for comment in _COMMENT.finditer(text)]
-    return ". ".join(part.strip() for part in said if part.strip())[:_MAX_CHARS]
+    parts = (part.strip().rstrip(".") for part in said)
+    return ". ".join(part for part in parts if part)[:_MAX_CHARS]
 
 
 def _words(name: str) -> str:

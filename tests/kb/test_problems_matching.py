@@ -149,6 +149,42 @@ NAMED = {
         {"x": "torch.rand(512, 1, 4096)", "a": "torch.rand(16, 4096, 32)",
          "i": "torch.randint(0, 16, (512,))"}, """
         return torch.bmm(x, a[i])"""),
+    "grouped-matmul": (
+        {"x": "torch.rand(8192, 2048)", "w": "torch.rand(64, 2048, 1408)",
+         "e": "torch.randint(0, 64, (8192,))"}, """
+        order = e.argsort()
+        sizes = torch.bincount(e, minlength=64).tolist()
+        parts = x[order].split(sizes)
+        return torch.cat([part @ w[i] for i, part in enumerate(parts) if len(part)])"""),
+    "attention-paged-split": (
+        {"q": "torch.rand(32, 32, 128)", "k": "torch.rand(4096, 16, 8, 128)",
+         "table": "torch.randint(0, 4096, (32, 256))", "n": "torch.randint(1, 4096, (32,))"}, """
+        out = torch.empty_like(q)
+        for i, length in enumerate(n.tolist()):
+            keys = k[table[i]].flatten(0, 1)[:length].repeat_interleave(4, 1)
+            scores = torch.einsum("hd,nhd->hn", q[i], keys)
+            out[i] = torch.einsum("hn,nhd->hd", scores.softmax(-1), keys)
+        return out"""),
+    "matmul-int4-fused": (
+        {"x": "torch.rand(8, 4096)", "w": "torch.randint(0, 256, (4096, 2048), dtype=torch.uint8)",
+         "s": "torch.rand(4096, 1)"}, """
+        wide = torch.empty(4096, 4096)
+        wide[:, 0::2] = (w & 15) - 8.0
+        wide[:, 1::2] = (w >> 4) - 8.0
+        return x @ (wide * s)"""),
+    "add-rmsnorm-fused": (
+        {"x": "torch.rand(4096, 5120)", "y": "torch.rand(4096, 5120)", "w": "torch.rand(5120)"}, """
+        h = x + y
+        return h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6) * w, h"""),
+    "selective-scan-chunked": (
+        {"x": "torch.rand(2, 512, 1024)", "delta": "torch.rand(2, 512, 1024)",
+         "a": "torch.rand(1024, 16)", "b": "torch.rand(2, 512, 16)"}, """
+        # Mamba's selective scan, one step after another
+        h, out = torch.zeros(2, 1024, 16), []
+        for t in range(512):
+            h = h * (delta[:, t, :, None] * a).exp() + x[:, t, :, None] * b[:, t, None]
+            out.append(h.sum(-1))
+        return torch.stack(out, 1)"""),
     "embedding-backward-sorted": (
         {"g": "torch.rand(65536, 2048)", "i": "torch.randint(0, 32000, (65536,))"}, """
         return torch.zeros(32000, 2048).index_add_(0, i, g)"""),
@@ -156,7 +192,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize("slug", NAMED)
-def test_what_indices_do_is_recognised(searcher, slug):
+def test_what_production_code_does_is_recognised(searcher, slug):
     inputs, body = NAMED[slug]
     text = (
         f"{HEAD}class Model(nn.Module):\n    def forward(self, {', '.join(inputs)}):{body}\n\n"
