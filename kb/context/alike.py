@@ -6,11 +6,12 @@ from kb.context.assuming import Assumptions
 from kb.context.choosing import rank_kernels, slower_kernels
 from kb.context.materials import Candidate
 from kb.corpus.entries import Kernel
-from kb.corpus.operators import kinds_of, operators_asked
+from kb.corpus.operators import kinds_of, lineage, operators_asked
 from kb.index.reader import Generation
 from kb.problems.analysis import Analysis
 from kb.problems.matching import Match, Matcher
 from kb.problems.steps import Step
+from kb.problems.vocabulary import PRODUCTS
 from kb.problems.wording import wording
 from kb.search.engine import Searcher
 from kb.search.models import Filters
@@ -18,6 +19,8 @@ from kb.search.models import Filters
 START = "Slower than PyTorch: a start, not an example to follow."
 """What is said of a kernel that is shown for want of a faster one."""
 _NAMED = "Chosen by the problem's names and comments."
+# Operators that multiply matrices.
+_PRODUCTS = frozenset({"attention", "convolution", "matmul"})
 # Of the search's results so many are looked at.
 _DEPTH = 60
 # Operators that take less of the estimated time than this need no kernel of their own, and lie in
@@ -86,7 +89,7 @@ def kernels_alike(
 
 
 def kernels_named(
-    text: str, searcher: Searcher, kernels: dict[str, Kernel], gpu: str | None
+    text: str, analysis: Analysis, searcher: Searcher, kernels: dict[str, Kernel], gpu: str | None
 ) -> list[Candidate]:
     """Return the kernels of the operator that a problem's names and comments speak of, the best
     first; nothing unless what they name is also what they find first.
@@ -105,6 +108,9 @@ def kernels_named(
     op = next((kernels[slug].op for slug in slugs if slug in kernels), None)
     if op is None or not any(op in kinds_of(asked) for asked in operators_asked(said)):
         return []
+    multiplies = analysis.loop is not None or any(s.kind in PRODUCTS for s in analysis.steps)
+    if _PRODUCTS & set(lineage(op)) and not multiplies:
+        return []  # it would have been seen
     ranked = rank_kernels(kernels, [op], dict.fromkeys(slugs), gpu)
     return [
         Candidate(slug, assumed=Assumptions(gpu=gpu is not None), note=_NAMED)

@@ -7,13 +7,14 @@ from kb.context.assuming import Assumptions
 from kb.context.choosing import is_slower, min_speedup, rank_kernels, runnable, slower_kernels
 from kb.context.materials import Candidate
 from kb.context.shortening import Options
+from kb.context.surroundings import ROW_REDUCE, in_tile, row_reduction, surroundings
 from kb.corpus.entries import Kernel
 from kb.gpus import GpuSpec
 from kb.index.reader import Generation
 from kb.problems.analysis import Analysis, analyse
-from kb.problems.attributes import attributes, row_length
+from kb.problems.attributes import attributes
 from kb.problems.facts import bound_of, fact_lines, gpu_spec
-from kb.problems.plan import TILE, plan_line
+from kb.problems.plan import plan_line
 from kb.problems.reading import read_problem
 from kb.problems.steps import Step
 from kb.problems.values import DTYPE_BYTES, Operator, Tensor
@@ -48,11 +49,6 @@ _SCAN = (
     "cumsum-associative",
     "its combine function adds; a step h = a h + b needs to combine pairs (a, b)",
 )
-# A product that more work follows, and one whose rows are reduced to a number of these kinds.
-_EPILOGUE, _ROW_REDUCE = "epilogue", "row-reduce"
-# A norm of a sum of two tensors.
-_RESIDUAL = "residual"
-_REDUCED = frozenset({"sum", "mean", "max", "min", "logsumexp"})
 # Products of two operands, and the kernels that take them as their first two arguments.
 _PRODUCTS = frozenset({"linear", "matmul", "mm"})
 _BINARY = frozenset({"matmul", "matmul-reduce"})
@@ -108,7 +104,11 @@ def advise(  # noqa: PLR0917 (as a request has them)
     first, others = _by_family(analysis, kernels, gpu, facts)
     if alike is not None and not alike.chief:
         return Advice(facts, techniques, first, [*alike.candidates[:1], *others][:_MAX_OTHERS])
-    better = alike.candidates if alike is not None else kernels_named(text, searcher, kernels, gpu)
+    better = (
+        alike.candidates
+        if alike is not None
+        else kernels_named(text, analysis, searcher, kernels, gpu)
+    )
     if not better or better[0].slug in {candidate.slug for candidate in (*first, *others)}:
         return Advice(facts, techniques, first, others)
     if alike is None and not _is_weak(analysis, first):
@@ -178,7 +178,7 @@ def _for_step(
 ) -> list[Candidate]:
     family = step.family
     assert family is not None
-    special = attributes(step) | _surroundings(analysis, step)
+    special = attributes(step) | surroundings(analysis, step)
     preferred = [slug for tag in family.prefer if tag in special for slug in family.prefer[tag]]
     fitting = {slug: kernel for slug, kernel in kernels.items() if suits(slug, special)}
     made_for = frozenset(slug for slugs in family.prefer.values() for slug in slugs) - _GENERAL
@@ -206,8 +206,8 @@ def _for_step(
             notes.append(f"Not the same operation: it is not {lacks}, which has to be added.")
         if slug in starts:
             notes.append(START)
-        inner = [s.name for s in analysis.after if _in_tile(s)]
-        if inner and slug in family.prefer.get(_ROW_REDUCE, ()):
+        inner = [s.name for s in analysis.after if in_tile(s)]
+        if inner and slug in family.prefer.get(ROW_REDUCE, ()):
             notes.append(
                 f"Put {', '.join(inner)} on the tile of the product, before its reduction."
             )
@@ -224,41 +224,14 @@ def _for_step(
     return candidates
 
 
-def _surroundings(analysis: Analysis, step: Step) -> set[str]:
-    """What comes before a norm or follows a product, in words as those of `attributes`."""
-    if step is analysis.heaviest and step.kind == "norm":
-        sums = [s.main for s in analysis.before if s.name == "add" and len(s.main.inputs) == 2]
-        if any(op.inputs[0].shape == op.inputs[1].shape is not None for op in sums):
-            return {_RESIDUAL}
-    if step is not analysis.heaviest or step.kind != "matmul" or not analysis.after:
-        return set()
-    return {_EPILOGUE} if _row_reduction(analysis) is None else {_EPILOGUE, _ROW_REDUCE}
-
-
-def _row_reduction(analysis: Analysis) -> Step | None:
-    """The reduction of a product's whole rows that comes next but for elementwise work."""
-    heaviest = analysis.heaviest
-    after = next((s for s in analysis.after if s.kind != "elementwise" and not _in_tile(s)), None)
-    if heaviest is None or heaviest.kind != "matmul" or after is None or after.name not in _REDUCED:
-        return None
-    shape = heaviest.main.outputs[0].shape if heaviest.main.outputs else None
-    return after if shape and row_length(after) == shape[-1] else None
-
-
-def _in_tile(step: Step) -> bool:
-    """Whether a step normalizes groups of columns that lie inside a tile of a product."""
-    row = row_length(step)
-    return step.name == "group_norm" and row is not None and TILE % row == 0
-
-
 def _options(
     analysis: Analysis, step: Step, slug: str, kernels: dict[str, Kernel]
 ) -> tuple[Options, bool]:
     """Arguments that the problem settles, and whether the kernels lack its operator."""
     family = step.family
     assert family is not None
-    if slug in family.prefer.get(_ROW_REDUCE, ()):
-        reduction = _row_reduction(analysis)
+    if slug in family.prefer.get(ROW_REDUCE, ()):
+        reduction = row_reduction(analysis)
         return ((("kind", reduction.name),) if reduction is not None else ()), False
     if kernels[slug].op != family.ops[0]:
         return (), False

@@ -20,6 +20,8 @@ from kb.problems.vocabulary import PRODUCTS
 
 # Where no card is named, operators are compared as on this one.
 TYPICAL_CARD: Final = "H100-SXM"
+# Families of which every module has some, and what another has to take of their time to be chosen.
+_GENERIC, _GENERIC_SHARE = frozenset({"reduce", "vector-norm"}), 0.5
 # What follows a product is fused into it, so a product is the operator to build on as long as it
 # takes this share of what takes longest.
 _PRODUCT_SHARE = 0.2
@@ -149,8 +151,9 @@ def _heaviest(steps: list[Step]) -> Step | None:
         families[step.family_name] = families.get(step.family_name, 0.0) + step.seconds
     products = dict.fromkeys(step.family_name for step in anchors if step.kind in PRODUCTS)
     top = max(families.values())
+    telling = {n: t for n, t in families.items() if n not in _GENERIC and t >= _GENERIC_SHARE * top}
     fitting = [n for n in products if families[n] >= _PRODUCT_SHARE * top]
-    chosen = max(fitting or families, key=lambda name: families[name])
+    chosen = max(fitting or telling or families, key=lambda name: families[name])
     if "attention" in fitting:
         # Its scores are what a kernel can spare; the projections beside it are plain products.
         chosen = "attention"

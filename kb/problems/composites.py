@@ -3,6 +3,8 @@
 from collections import defaultdict
 from typing import Final
 
+from kb.problems.choices import routing, top_p
+from kb.problems.sources import LIGHT, ancestors, distinct, producer
 from kb.problems.steps import Step, dimension_class, total, traffic
 from kb.problems.useful import causal_share, is_causal, triangles_of, triangular_share
 from kb.problems.values import Operator, Tensor, product
@@ -32,14 +34,13 @@ def composites(operators: list[Operator]) -> list[Step]:
             case "div":
                 add(_softmax(op) or _normalized(op))
             case "cumsum":
-                add(_top_p(op))
+                add(top_p(op))
             case "tril" | "triu":
                 add(_triangular(op))
             case "sum" | "mean":
                 add(_loss(op))
-            case "log" | "topk" | "sort":
-                find = _cross_entropy if op.name == "log" else _routing
-                add(find(operators, op))
+            case "log" | "log_softmax" | "logsumexp" | "topk" | "sort":
+                add(_BY_NAME[op.name](operators, op))
     for op in operators:
         if op.name == "mul":
             add(_normalized(op))
@@ -48,14 +49,9 @@ def composites(operators: list[Operator]) -> list[Step]:
     return steps
 
 
-def _producer(tensor: Tensor, *names: str) -> Operator | None:
-    producer = tensor.made_by
-    return producer if producer is not None and (not names or producer.name in names) else None
-
-
 def _silu(op: Operator) -> Step | None:
     for one, two in (op.inputs, op.inputs[::-1]) if len(op.inputs) == 2 else ():
-        gate = _producer(two, "sigmoid")
+        gate = producer(two, "sigmoid")
         if gate is not None and _same(gate.inputs[0], one):
             work = one.elements
             traffic = total([one.bytes, op.outputs[0].bytes])
@@ -66,7 +62,7 @@ def _silu(op: Operator) -> Step | None:
 def _silu_mul(op: Operator) -> Step | None:
     """`silu(gate) * up`, the middle of a gated feed-forward block."""
     for one, two in (op.inputs, op.inputs[::-1]) if len(op.inputs) == 2 else ():
-        gate = _producer(one, "silu")
+        gate = producer(one, "silu")
         if gate is not None and not _same(gate.inputs[0], two) and one.shape == two.shape:
             nbytes = total([gate.inputs[0].bytes, two.bytes, op.outputs[0].bytes])
             return Step("silu_mul", "glu", [op, gate], op.flops, nbytes)
@@ -77,21 +73,6 @@ def _same(one: Tensor, two: Tensor) -> bool:
     return one is two or (one.made_by is not None and one.made_by is two.made_by)
 
 
-def _ancestors(tensor: Tensor, kinds: frozenset[str], limit: int = 12) -> list[Operator]:
-    """Operators behind a tensor, through those of some kinds, the nearest first."""
-    operators: list[Operator] = []
-    waiting = [tensor]
-    while waiting and len(operators) < limit:
-        producer = waiting.pop(0).made_by
-        if producer is None or any(producer is operator for operator in operators):
-            continue
-        operators.append(producer)
-        if producer.kind in kinds:
-            waiting += producer.inputs
-    return operators
-
-
-_LIGHT = frozenset({"elementwise", "copy"})
 # Operators between scores and their softmax, masks and what these are made of among them.
 _MOST_BETWEEN = 32
 # Of so many keys to a query's element a kernel reads keys, not scores.
@@ -101,7 +82,7 @@ _LATENT_RANK = 3
 
 
 def _attention(operators: list[Operator], softmax: Operator) -> Step | None:
-    between = _ancestors(softmax.inputs[0], _LIGHT, _MOST_BETWEEN)
+    between = ancestors(softmax.inputs[0], LIGHT, _MOST_BETWEEN)
     scores = [op for op in between if op.kind == "matmul"]
     ops = [softmax]
     product: Operator | None = None
@@ -111,20 +92,20 @@ def _attention(operators: list[Operator], softmax: Operator) -> Step | None:
         if op.kind == "matmul":
             product = op
             break
-        if op.kind in _LIGHT:
+        if op.kind in LIGHT:
             ops.append(op)
     if not scores or product is None or product is scores[0]:
         return None
     if softmax.name == "logsumexp" and not any(op.name == "exp" for op in ops):
         return None
-    inner = [op for op in between if op.kind in _LIGHT]
+    inner = [op for op in between if op.kind in LIGHT]
     masks = [op for op in inner if op.name in {"masked_fill", "where", "add", "tril", "triu"}]
     masked = any(op.name != "add" for op in masks)
     causal = any(op.name in {"tril", "triu"} or is_causal(op) for op in masks)
     shape = softmax.inputs[0].shape or (None, None)
     # q, k and v may be projected in three products: those are steps of their own.
     parts = [product, scores[0], softmax, *inner, *ops[1:]]
-    unique = _distinct(parts)
+    unique = distinct(parts)
     return Step(
         "attention", "attention", unique, total(op.flops for op in unique),
         total(traffic(op) for op in unique),
@@ -166,7 +147,7 @@ def _normalized(op: Operator) -> Step | None:
     if len(op.inputs) != 2:
         return None
     for one, two in (op.inputs, op.inputs[::-1]):
-        behind = _ancestors(two, frozenset({"elementwise"}))
+        behind = ancestors(two, frozenset({"elementwise"}))
         if op.name == "mul" and not any(
             operator.name in {"rsqrt", "reciprocal"} for operator in behind
         ):
@@ -176,8 +157,8 @@ def _normalized(op: Operator) -> Step | None:
                 continue
             if not _reaches(operator, one):
                 continue
-            squared = _producer(operator.inputs[0], *_SQUARES) is not None
-            centred = _producer(one, "sub") is not None
+            squared = producer(operator.inputs[0], *_SQUARES) is not None
+            centred = producer(one, "sub") is not None
             name = {"norm": "normalize", "vector_norm": "normalize"}.get(operator.name)
             if name is None and operator.name in {"var", "std"}:
                 name = "layer_norm"
@@ -195,10 +176,10 @@ def _normalized(op: Operator) -> Step | None:
 def _reaches(reduction: Operator, tensor: Tensor) -> bool:
     """Whether a reduction is over the tensor, or over elementwise work on it."""
     source = reduction.inputs[0]
-    behind = _ancestors(source, frozenset({"elementwise"}))
+    behind = ancestors(source, frozenset({"elementwise"}))
     if _same(source, tensor) or any(_same(t, tensor) for op in behind for t in op.inputs):
         return True
-    near = _producer(tensor, "sub")
+    near = producer(tensor, "sub")
     return near is not None and any(_same(t, near.inputs[0]) for t in reduction.inputs)
 
 
@@ -207,24 +188,20 @@ def _composite(  # noqa: PLR0917 (called from here alone)
 ) -> Step:
     light = frozenset({"elementwise", "reduce"})
     used = [op, *(part for part in parts if part.kind in light)]
-    centring = _producer(data, "sub")
+    centring = producer(data, "sub")
     if centring is not None and name == "layer_norm":
         used.append(centring)
         data = centring.inputs[0]
     traffic = total([data.bytes, op.outputs[0].bytes])
     flops = product([5, data.elements])
-    return Step(name, kind, _distinct(used), flops, traffic, dimension_class(reduction))
-
-
-def _distinct(operators: list[Operator]) -> list[Operator]:
-    return list({id(op): op for op in operators}.values())
+    return Step(name, kind, distinct(used), flops, traffic, dimension_class(reduction))
 
 
 def _softmax(op: Operator) -> Step | None:
     above, below = op.inputs if len(op.inputs) == 2 else (None, None)
     if above is None or below is None:
         return None
-    exponential, total = _producer(above, "exp"), _producer(below, "sum")
+    exponential, total = producer(above, "exp"), producer(below, "sum")
     if exponential is None or total is None or not _same(total.inputs[0], above):
         return None
     return _composite("softmax", "softmax", op, [exponential, total], exponential.inputs[0], total)
@@ -232,29 +209,52 @@ def _softmax(op: Operator) -> Step | None:
 
 def _cross_entropy(operators: list[Operator], log: Operator) -> Step | None:
     """`log(sum(exp(x - max(x))))`, with the gathered logits the loss of a classifier."""
-    summed = _producer(log.inputs[0], "sum")
-    exponential = _producer(summed.inputs[0], "exp") if summed is not None else None
+    summed = producer(log.inputs[0], "sum")
+    exponential = producer(summed.inputs[0], "exp") if summed is not None else None
     if summed is None or exponential is None:
         return None
     parts, data = [summed, exponential, log], exponential.inputs[0]
     sources = [data]
-    shifted = _producer(data, "sub")
-    if shifted is not None and (highest := _producer(shifted.inputs[-1], "max")) is not None:
+    shifted = producer(data, "sub")
+    if shifted is not None and (highest := producer(shifted.inputs[-1], "max")) is not None:
         parts += [shifted, highest]
         data = shifted.inputs[0]
         sources.append(data)
-    name, gathers = "logsumexp", [op for op in operators if op.name == "gather"]
-    chosen = [
-        op
-        for op in gathers
-        if any(_same_data(op.inputs[0], source) for source in sources) and _one_of_each(op, summed)
-    ]
-    if chosen:
-        name, parts = "cross_entropy", [*parts, chosen[0]]
-    kind = "loss" if chosen else "reduce"
+    chosen = _gathered(operators, sources, summed)
+    name, kind = ("cross_entropy", "loss") if chosen else ("logsumexp", "reduce")
     # A row's maximum and sum are taken together, so each row is read once.
     nbytes = total([data.bytes, log.outputs[0].bytes])
-    return Step(name, kind, parts, product([4, data.elements]), nbytes, dimension_class(summed))
+    flops = product([4, data.elements])
+    return Step(name, kind, [*parts, *chosen], flops, nbytes, dimension_class(summed))
+
+
+def _log_likelihood(operators: list[Operator], normalizer: Operator) -> Step | None:
+    """The gathered elements of `log_softmax(x)`, or of x beside `logsumexp(x)`."""
+    data = normalizer.inputs[0]
+    less = [
+        op
+        for op in operators
+        if op.name == "sub" and any(t.made_by is normalizer for t in op.inputs[1:])
+    ]
+    sources = [data, *normalizer.outputs[:1], *(op.outputs[0] for op in less)]
+    chosen = _gathered(operators, sources, normalizer)
+    if not chosen:
+        return None
+    shifted = [op for op in less if _same_data(op.outputs[0], chosen[0].inputs[0])]
+    nbytes = total([data.bytes, chosen[0].outputs[0].bytes])
+    parts, flops = [normalizer, *shifted, *chosen], product([4, data.elements])
+    return Step("cross_entropy", "loss", parts, flops, nbytes, dimension_class(normalizer))
+
+
+def _gathered(operators: list[Operator], sources: list[Tensor], summed: Operator) -> list[Operator]:
+    """The operator that gathers one element of each row, of data or what was made of it."""
+    return [
+        op
+        for op in operators
+        if op.name == "gather"
+        and any(_same_data(op.inputs[0], source) for source in sources)
+        and _one_of_each(op, summed)
+    ][:1]
 
 
 def _one_of_each(gather: Operator, summed: Operator) -> bool:
@@ -274,56 +274,8 @@ def _same_data(one: Tensor, two: Tensor) -> bool:
     return one.number == two.number and one.part == two.part
 
 
-# What counts or orders the choices of a router, among so many operators after it.
-_MOST_PLACING = 128
-_PLACING = frozenset({
-    "bincount", "histc", "sort", "argsort", "one_hot", "scatter", "scatter_add"
-})  # fmt: skip
-
-
-def _routing(operators: list[Operator], best: Operator) -> Step | None:
-    """A router: rows choose columns, the scores of their choices are gathered, and the choices are
-    counted or put in order."""
-    if len(best.outputs) < 2:
-        return None
-    places = {best.outputs[1].number}
-    parts, gathers, placed = [best], False, False
-    at = operators.index(best) + 1
-    for op in operators[at : at + _MOST_PLACING]:
-        if all(t.number not in places for t in op.inputs):
-            continue
-        gathers |= op.name == "gather"
-        placed |= op.name in _PLACING
-        parts.append(op)
-        places |= {t.number for t in op.outputs if "int" in t.dtype}
-        if op.facts.get("in_place"):
-            places.add(op.inputs[0].number)
-    if not gathers or not placed:
-        return None
-    behind = _ancestors(best.inputs[0], _LIGHT | {"select"})
-    scores = [op for op in behind if op.kind in {"softmax", "elementwise"}]
-    kind_of_scores = None if any(op.kind == "softmax" for op in scores) else "other-scores"
-    parts = _distinct([*parts, *scores])
-    nbytes = total(map(traffic, parts))
-    return Step("moe_routing", "select", parts, best.flops, nbytes, kind_of_scores)
-
-
-def _top_p(op: Operator) -> Step | None:
-    """Probabilities in their order added up, by which sampling leaves out the least likely."""
-    softmax = _producer(op.inputs[0], "softmax")
-    if softmax is None:
-        return None
-    behind = _ancestors(softmax.inputs[0], _LIGHT)
-    order = next((part for part in behind if part.name == "sort"), None)
-    if order is None:
-        return None
-    parts = [order, softmax, op]
-    nbytes = total(map(traffic, parts))
-    return Step("top_p_sampling", "select", parts, total(p.flops for p in parts), nbytes)
-
-
 def _triangular(op: Operator) -> Step | None:
-    product = _producer(op.inputs[0], "matmul", "mm")
+    product = producer(op.inputs[0], "matmul", "mm")
     if product is None:
         return None
     traffic = total([*(t.bytes for t in product.inputs), op.outputs[0].bytes])
@@ -335,7 +287,7 @@ def _loss(op: Operator) -> Step | None:
     """A full reduction of elementwise work on two or more inputs."""
     if not op.facts.get("full") or op.inputs[0].made_by is None:
         return None
-    behind = _ancestors(op.inputs[0], frozenset({"elementwise"}))
+    behind = ancestors(op.inputs[0], frozenset({"elementwise"}), _MOST_BETWEEN)
     leaves = {id(t): t for operator in behind for t in operator.inputs if t.origin == "input"}
     if len(leaves) < 2 or any(operator.kind != "elementwise" for operator in behind):
         return None
@@ -371,3 +323,9 @@ def _grouped(operators: list[Operator]) -> list[Step]:
             flops, nbytes = total(op.flops for op in group), total(map(traffic, group))
             steps.append(Step("grouped_matmul", "matmul", group, flops, nbytes))
     return steps
+
+
+_BY_NAME: Final = {
+    "log": _cross_entropy, "log_softmax": _log_likelihood, "logsumexp": _log_likelihood,
+    "topk": routing, "sort": routing,
+}  # fmt: skip

@@ -102,6 +102,8 @@ def _einsum(op: Operator, arguments: Arguments) -> None:
             "batch": one & two & outer, "k": (one & two) - outer, "m": one - two, "n": two - one,
         }  # fmt: skip
         op.facts |= {key: product([lengths.get(e) for e in axis]) for key, axis in sizes.items()}
+        if not sizes["m"] and not sizes["n"]:  # rows by rows: a sum of what is multiplied
+            op.name, op.kind = "sum", "reduce"
 
 
 def _contraction_flops(

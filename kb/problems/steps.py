@@ -141,6 +141,8 @@ def single_step(op: Operator) -> Step:
         shape_class = "causal" if causal else "masked" if masked else None
         shape_class = "decode" if op.facts.get("queries") == 1 else shape_class
         share = _attention_share(op) if shape_class == "causal" else 1.0
+    elif op.kind == "accumulate" and len(op.inputs[0].shape or ()) == 1:
+        name = "segment_sum"
     elif op.kind in {"norm", "softmax", "reduce", "scan", "argreduce"}:
         shape_class = dimension_class(op)
     return Step(name, op.kind, [op], op.flops, traffic(op), shape_class, share)
