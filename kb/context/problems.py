@@ -38,7 +38,7 @@ _GENERAL = frozenset({"matmul-epilogue", "matmul-tma-fused", "rmsnorm-register-c
 # Families of operators that modules of every kind use.
 _GENERIC = frozenset({
     "", "reduce", "vector-norm", "activation", "elementwise-add", "scale", "layout", "histogram",
-    "cumsum", "scan",
+    "cumsum", "scan", "argmax", "top-k",
 })  # fmt: skip
 # How a loop over time steps is one launch: with a product in a step, and without.
 _RECURRENT = (
@@ -102,31 +102,36 @@ def advise(  # noqa: PLR0917 (as a request has them)
     alike = kernels_alike(analysis, generation, kernels, gpu)
     facts += [alike.fact] if alike is not None else []
     first, others = _by_family(analysis, kernels, gpu, facts)
-    if alike is not None and not alike.chief:
-        return Advice(facts, techniques, first, [*alike.candidates[:1], *others][:_MAX_OTHERS])
-    better = (
-        alike.candidates
-        if alike is not None
-        else kernels_named(text, analysis, searcher, kernels, gpu)
-    )
-    if not better or better[0].slug in {candidate.slug for candidate in (*first, *others)}:
-        return Advice(facts, techniques, first, others)
-    if alike is None and not _is_weak(analysis, first):
-        if not has_family(kernels[better[0].slug].op):
-            others = [better[0], *others][:_MAX_OTHERS]
-        return Advice(facts, techniques, first, others)
-    entry = kernels[better[0].slug]
-    known = [slug for slug in entry.techniques if slug in generation.techniques]
-    chief = dict.fromkeys(known, f"used by {entry.op} kernels")
-    techniques = [*chief.items(), *(pair for pair in techniques if pair[0] not in chief)]
-    return Advice(facts, techniques, better, [*first[:1], *others][:_MAX_OTHERS])
+    better, chief = (alike.candidates, alike.chief) if alike is not None else ([], False)
+    if alike is None and (named := kernels_named(text, analysis, searcher, kernels, gpu)):
+        op, chief = kernels[named[0].slug].op, _is_weak(analysis, first)
+        if any(kernels[candidate.slug].op == op for candidate in first):
+            # Words choose among those that fit.
+            first = sorted(first, key=lambda candidate: kernels[candidate.slug].op != op)
+        elif chief or not has_family(op):  # else it would have been seen
+            better = named
+    if better and chief:
+        entry = kernels[better[0].slug]
+        known = [slug for slug in entry.techniques if slug in generation.techniques]
+        used = dict.fromkeys(known, f"used by {entry.op} kernels")
+        techniques = [*used.items(), *(pair for pair in techniques if pair[0] not in used)]
+        first, others = better, [*first[:1], *others]
+    else:
+        others = [*better[:1], *others]
+    shown = {candidate.slug for candidate in first}
+    others = [candidate for candidate in others if candidate.slug not in shown]
+    return Advice(facts, techniques, first, others[:_MAX_OTHERS])
 
 
 def _is_weak(analysis: Analysis, first: list[Candidate]) -> bool:
     """Whether the kernels for the heaviest operator are for part of what a problem does: for a
     loop's form, or for operators that everything uses."""
-    family = analysis.heaviest.family_name if analysis.heaviest is not None else ""
-    return analysis.loop is not None or not first or family in _GENERIC
+    heaviest = analysis.heaviest
+    if heaviest is None or analysis.loop is not None or not first:
+        return True
+    facts = heaviest.main.facts
+    by_vectors = heaviest.kind == "matmul" and 1 in {facts.get("m"), facts.get("n")}
+    return by_vectors or heaviest.family_name in _GENERIC
 
 
 def _by_family(

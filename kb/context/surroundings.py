@@ -3,7 +3,7 @@
 from kb.problems.analysis import Analysis
 from kb.problems.attributes import row_length
 from kb.problems.plan import TILE
-from kb.problems.sources import ancestors
+from kb.problems.sources import LIGHT, ancestors
 from kb.problems.steps import Step
 
 # A product that more work follows, and one whose rows are reduced to a number of these kinds.
@@ -11,11 +11,16 @@ _EPILOGUE, ROW_REDUCE = "epilogue", "row-reduce"
 # A product whose rows are logits; a norm of a sum of two tensors.
 _CLASSIFIER = "classifier"
 _RESIDUAL = "residual"
+# A norm of rows that are rounded to 8 bits or fewer; how many such are looked at, and how far.
+_QUANTIZED = "quantized"
+_MOST_ROUNDED, _MOST_BEHIND = 8, 24
 _REDUCED = frozenset({"sum", "mean", "max", "min", "logsumexp"})
 
 
 def surroundings(analysis: Analysis, step: Step) -> set[str]:
     """Return what comes before a norm or follows a product, in words as those of `attributes`."""
+    if _is_quantized_norm(analysis, step):
+        return {_QUANTIZED}
     if step is analysis.heaviest and step.kind == "norm":
         sums = [s.main for s in analysis.before if s.name == "add" and len(s.main.inputs) == 2]
         if any(op.inputs[0].shape == op.inputs[1].shape is not None for op in sums):
@@ -25,6 +30,20 @@ def surroundings(analysis: Analysis, step: Step) -> set[str]:
     if step is not analysis.heaviest or step.kind != "matmul" or not analysis.after:
         return set()
     return {_EPILOGUE} if row_reduction(analysis) is None else {_EPILOGUE, ROW_REDUCE}
+
+
+def _is_quantized_norm(analysis: Analysis, step: Step) -> bool:
+    """Whether a step normalizes what is rounded then, or rounds what was normalized."""
+    norms = {id(s.main) for s in analysis.steps if s.name == "rms_norm"}
+    rounding = [s for s in analysis.steps if s.name in {"quantize_fp8", "round"}]
+    kinds = LIGHT | {"norm"}
+    pairs = [
+        (rounded, op)
+        for rounded in rounding[:_MOST_ROUNDED]
+        for op in ancestors(rounded.main.inputs[0], kinds, _MOST_BEHIND)
+        if id(op) in norms
+    ]
+    return any(step is rounded or step.main is op for rounded, op in pairs)
 
 
 def _is_classifier(analysis: Analysis, product: Step) -> bool:

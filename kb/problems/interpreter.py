@@ -186,6 +186,8 @@ class Interpreter(Expressions):
                 key = self.eval(index, scope)
                 if isinstance(collection, Tensor) and isinstance(value, Tensor):
                     collection.stored[:] = [*collection.stored[-_MAX_STORED:], value]
+                    if collection.origin == "input" and isinstance(key, Tensor):
+                        self.operate("index_put", [collection, key, value])
                 elif isinstance(collection, dict | list) and isinstance(key, int | str):
                     with suppress(IndexError):
                         collection[key] = value  # type: ignore[index]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kb.problems.members import MATRICES
+from kb.problems.sources import LIGHT, ancestors
 from kb.problems.useful import causal_share, triangle_of, triangles_of, triangular_share
 from kb.problems.values import Operator, Tensor
 from kb.problems.vocabulary import Family, family_of
@@ -14,6 +15,8 @@ _GATHERS = frozenset({"gather", "take_along_dim", "index_select", "take"})
 # is looked for.
 _CUTTING = frozenset({"bitwise_and", "bitwise_right_shift"})
 _CODES, _MOST_BEHIND = 256, 32
+# Inner dimensions of a product of blocks with a scale each, at most.
+_BLOCK = 256
 # Of a matrix of low rank, as those of adapters are, rows or columns at most.
 _LOW_RANK = 128
 # tl.dot takes 16 at least; one tile is 64 to 256 wide.
@@ -173,6 +176,12 @@ def _picked(tensor: Tensor) -> bool:
     return len(shape) == MATRICES and indexed and 2 * memory <= size
 
 
+def _quantized(tensor: Tensor) -> bool:
+    """Whether a tensor was rounded to 8 bits by the module."""
+    behind = ancestors(tensor, LIGHT)
+    return any(op.name in {"quantize_fp8", "round"} for op in behind)
+
+
 def _unpacked(tensor: Tensor) -> bool:
     """Whether a tensor was made from codes: bits were cut out of it, or values looked up in a small
     table."""
@@ -210,6 +219,8 @@ def _product_class(  # noqa: PLR0911 (one return a class)
         lengths = (picked.shape or ())[-2:]
         low = any(length is not None and length <= _LOW_RANK for length in lengths)
         return "picked_matmul", "low-rank" if low else None
+    if any(map(_quantized, op.inputs)):
+        return "scaled_matmul", None if k is not None and k > _BLOCK else "block-scales"
     if any(map(_unpacked, op.inputs)):
         return "packed_matmul", None
     if any(t.made_by is not None and t.made_by.name in {"diag", "diag_embed"} for t in op.inputs):
