@@ -149,7 +149,9 @@ def _heaviest(steps: list[Step]) -> Step | None:
     families: dict[str, float] = {}
     for step in anchors:
         families[step.family_name] = families.get(step.family_name, 0.0) + step.seconds
-    products = dict.fromkeys(step.family_name for step in anchors if step.kind in PRODUCTS)
+    products = dict.fromkeys(
+        step.family_name for step in anchors if step.kind in PRODUCTS and step.name != "matvec"
+    )
     top = max(families.values())
     telling = {n: t for n, t in families.items() if n not in _GENERIC and t >= _GENERIC_SHARE * top}
     fitting = [n for n in products if families[n] >= _PRODUCT_SHARE * top]

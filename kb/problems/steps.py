@@ -144,6 +144,10 @@ def single_step(op: Operator) -> Step:
         shape_class = "causal" if causal else "masked" if masked else None
         shape_class = "decode" if op.facts.get("queries") == 1 else shape_class
         share = _attention_share(op) if shape_class == "causal" else 1.0
+        if any(part.startswith("?:") for tensor in op.inputs for part in tensor.part):
+            shape_class = "varlen"
+    elif op.name == "scatter_add" and {op.inputs[0].origin, op.inputs[-1].origin} == {"constant"}:
+        return Step("bincount", "select", [op], op.flops, traffic(op))
     elif op.kind == "accumulate" and len(op.inputs[0].shape or ()) == 1:
         name = "segment_sum"
     elif op.kind in {"norm", "softmax", "reduce", "scan", "argreduce"}:
