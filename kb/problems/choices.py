@@ -4,22 +4,20 @@ from kb.problems.sources import LIGHT, ancestors, distinct, producer
 from kb.problems.steps import Step, total, traffic
 from kb.problems.values import Operator
 
-# What counts or orders the choices of a router, among so many operators after it.
-_MOST_PLACING = 128
+# What counts or orders the choices of a router.
 _PLACING = frozenset({
     "bincount", "histc", "sort", "argsort", "one_hot", "scatter", "scatter_add"
 })  # fmt: skip
 
 
 def routing(operators: list[Operator], best: Operator) -> Step | None:
-    """A router: rows choose columns, the scores of their choices are gathered, and the choices are
-    counted or put in order."""
+    """Return the step of a router: rows choose columns, the scores of their choices are gathered,
+    and the choices are counted or put in order."""
     if len(best.outputs) < 2:
         return None
     places = {best.outputs[1].number}
     parts, gathers, placed = [best], False, False
-    at = operators.index(best) + 1
-    for op in operators[at : at + _MOST_PLACING]:
+    for op in operators[operators.index(best) + 1 :]:
         if all(t.number not in places for t in op.inputs):
             continue
         gathers |= op.name == "gather"
@@ -39,7 +37,7 @@ def routing(operators: list[Operator], best: Operator) -> Step | None:
 
 
 def top_p(op: Operator) -> Step | None:
-    """Probabilities in their order added up, by which sampling leaves out the least likely."""
+    """Return the step that adds probabilities up in their order, to leave out the least likely."""
     softmax = producer(op.inputs[0], "softmax")
     if softmax is None:
         return None

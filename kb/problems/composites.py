@@ -9,6 +9,8 @@ from kb.problems.steps import Step, dimension_class, total, traffic
 from kb.problems.useful import causal_share, is_causal, triangles_of, triangular_share
 from kb.problems.values import Operator, Tensor, product
 
+# Of an operator's neighbours, in the order of the module, so many on a side may belong to it.
+_NEAR: Final = 192
 # Fewer products are written out for other reasons, such as the projections of attention.
 _MIN_GROUPS: Final = 4
 _PRODUCTS: Final = frozenset({"matmul", "mm", "linear"})
@@ -24,10 +26,10 @@ def composites(operators: list[Operator]) -> list[Step]:
             steps.append(step)
             matched.update(id(op) for op in step.operators)
 
-    for op in operators:
+    for at, op in enumerate(operators):
         if op.name in {"softmax", "logsumexp"}:
-            add(_attention(operators, op))
-    for op in operators:
+            add(_attention(operators[at : at + _NEAR], op))
+    for at, op in enumerate(operators):
         match op.name:
             case "mul":
                 add(_silu_mul(op) or _silu(op))
@@ -40,7 +42,7 @@ def composites(operators: list[Operator]) -> list[Step]:
             case "sum" | "mean":
                 add(_loss(op))
             case "log" | "log_softmax" | "logsumexp" | "topk" | "sort":
-                add(_BY_NAME[op.name](operators, op))
+                add(_BY_NAME[op.name](operators[max(at - _NEAR, 0) : at + _NEAR], op))
     for op in operators:
         if op.name == "mul":
             add(_normalized(op))
