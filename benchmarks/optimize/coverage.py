@@ -27,11 +27,11 @@ def proposals(
     path: Path, dtype: str, catalog: Catalog, export: Export = export_graph
 ) -> tuple[list[Proposal], str]:
     """The recipes' proposals for a problem file on an H200, or the reason why there are none."""
-    state = SearchState.model_construct(
-        problem=read_problem(path), dtype=dtype, gpu=_CARD, architecture=_ARCHITECTURE
-    )
     proposer = RecipeProposer(catalog, export)
     try:
+        state = SearchState.model_construct(
+            problem=read_problem(path), dtype=dtype, gpu=_CARD, architecture=_ARCHITECTURE
+        )
         return list(proposer.propose(state)), ""
     except KbError as error:
         return [], str(error)

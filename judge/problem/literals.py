@@ -7,7 +7,7 @@ its numbers are named: a number in `get_inputs` stands for one size wherever it 
 import ast
 from collections.abc import Iterator
 
-from judge.problem.syntax import definitions
+from judge.problem.syntax import definition_of, definitions
 
 _SIZED = ("get_inputs", "get_init_inputs")
 # Below this a number in `Model` is a power, a dimension or a window as likely as a size.
@@ -21,9 +21,11 @@ def named_sizes(module: ast.Module, text: str) -> str:
     returned as it is where there is nothing to name.
     """
     defined = definitions(module)
-    bodies = [node for name in _SIZED if isinstance(node := defined.get(name), ast.FunctionDef)]
-    model = defined.get("Model")
-    methods = [node for node in getattr(model, "body", []) if isinstance(node, ast.FunctionDef)]
+    named = (definition_of(defined, name, ast.FunctionDef) for name in _SIZED)
+    bodies = [node for node in named if node is not None]
+    model = definition_of(defined, "Model", ast.ClassDef)
+    body = model.body if model is not None else []
+    methods = [node for node in body if isinstance(node, ast.FunctionDef)]
     if not bodies or "\r" in text.replace("\r\n", "\n"):  # lines are counted by line feeds
         return text
     sizes = {size for size, _ in _integers(bodies[0])}

@@ -17,6 +17,7 @@ from judge.problem.syntax import (
     ProblemFileError,
     Text,
     assignment,
+    definition_of,
     definitions,
     integer,
     named_values,
@@ -28,7 +29,7 @@ from judge.problem.syntax import (
 )
 from kb.refusals import key_problem
 
-_REQUIRED: tuple[tuple[str, type[ast.stmt], str], ...] = (
+_REQUIRED: tuple[tuple[str, type[ast.ClassDef] | type[ast.FunctionDef], str], ...] = (
     ("Model", ast.ClassDef, "class"),
     ("get_inputs", ast.FunctionDef, "function"),
     ("get_init_inputs", ast.FunctionDef, "function"),
@@ -137,7 +138,7 @@ def _require(module: ast.Module, name: str) -> None:
                 f"{name}:1: no {word} {required}: a problem file defines class Model and the "
                 "functions get_inputs and get_init_inputs"
             )
-        if not isinstance(statement, kind):
+        if definition_of(defined, required, kind) is None:
             raise ProblemFileError(f"{name}:{statement.lineno}: {required} is not a {word}")
 
 

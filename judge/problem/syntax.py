@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kb.errors import KbError
 from kb.parsing import PARSING
@@ -22,6 +22,7 @@ ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
+Definition = TypeVar("Definition", bound=ast.stmt)
 _INTEGER_OPERATORS: Final = {**ARITHMETIC, ast.Pow: operator.pow, ast.LShift: operator.lshift}
 
 
@@ -129,6 +130,17 @@ def definitions(module: ast.Module) -> dict[str, ast.stmt]:
         else:
             statements |= dict.fromkeys(names_assigned(statement), statement)
     return statements
+
+
+def definition_of(
+    defined: Mapping[str, ast.stmt], name: str, kind: type[Definition]
+) -> Definition | None:
+    """The class or function that a name of `definitions` stands for: its own, or that of another
+    name that it is assigned, as in `Model = Block`."""
+    statement = defined.get(name)
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
+        statement = defined.get(statement.value.id)
+    return statement if isinstance(statement, kind) else None
 
 
 def names_assigned(statement: ast.stmt) -> list[str]:

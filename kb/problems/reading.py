@@ -163,7 +163,8 @@ def _target(scope: Scope) -> Class | Function | None:
     """The class or function that is the problem: `Model`, else the last that stands for all."""
     modules = [v for v in scope.names.values() if isinstance(v, Class) and _is_module(v)]
     if modules:
-        return next((module for module in modules if module.node.name == "Model"), modules[-1])
+        named = scope.names.get("Model")
+        return named if isinstance(named, Class) and _is_module(named) else modules[-1]
     functions = {k: v for k, v in scope.names.items() if isinstance(v, Function)}
     for name in ("forward", "reference", "kernel_function", "main"):
         if name in functions:

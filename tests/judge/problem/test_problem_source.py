@@ -35,6 +35,11 @@ def test_reading_executes_nothing(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_model_may_be_named_by_an_assignment():
+    text = problem("N = 8", "[N, 64]", more="class Block:\n    pass\nModel = Block\n")
+    assert constants(text.replace("class Model", "class Other")) == {"N": 8}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
