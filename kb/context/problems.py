@@ -101,7 +101,7 @@ def advise(  # noqa: PLR0917 (as a request has them)
     techniques = _techniques(analysis, card, generation)
     alike = kernels_alike(analysis, generation, kernels, gpu)
     facts += [alike.fact] if alike is not None else []
-    first, others = _by_family(analysis, kernels, gpu, facts)
+    first, others, lacking = _by_family(analysis, kernels, gpu)
     better, chief = (alike.candidates, alike.chief) if alike is not None else ([], False)
     if alike is None and (named := kernels_named(text, analysis, searcher, kernels, gpu)):
         op, chief = kernels[named[0].slug].op, _is_weak(analysis, first)
@@ -117,6 +117,7 @@ def advise(  # noqa: PLR0917 (as a request has them)
         techniques = [*used.items(), *(pair for pair in techniques if pair[0] not in used)]
         first, others = better, [*first[:1], *others]
     else:
+        facts += lacking
         others = [*better[:1], *others]
     shown = {candidate.slug for candidate in first}
     others = [candidate for candidate in others if candidate.slug not in shown]
@@ -135,25 +136,23 @@ def _is_weak(analysis: Analysis, first: list[Candidate]) -> bool:
 
 
 def _by_family(
-    analysis: Analysis, kernels: dict[str, Kernel], gpu: str | None, facts: list[str]
-) -> tuple[list[Candidate], list[Candidate]]:
-    """Kernels for the heaviest operator and for others, by their families; what these lack is added
-    to the facts."""
+    analysis: Analysis, kernels: dict[str, Kernel], gpu: str | None
+) -> tuple[list[Candidate], list[Candidate], list[str]]:
+    """Kernels for the heaviest operator and for others, by their families, and what these lack."""
     heaviest = analysis.heaviest
     family = heaviest.family if heaviest is not None else None
     if heaviest is None or family is None:
         names = ", ".join(dict.fromkeys(step.name for step in analysis.steps)) or "none"
-        facts.append(f"The knowledge base has no kernel for these operators: {names}.")
-        return [], []
+        return [], [], [f"The knowledge base has no kernel for these operators: {names}."]
     first = _for_step(analysis, heaviest, kernels, gpu)
     loop = _for_loop(analysis, kernels)
     if loop is not None:
-        return [loop], first[:1]
-    if all(
+        return [loop], first[:1], []
+    slower = all(
         is_slower(kernels[candidate.slug], gpu) and START in candidate.note for candidate in first
-    ):
-        facts.append(_none_to_follow(kernels, family.ops, family.name, gpu))
-    return first, _others(analysis, heaviest, kernels, gpu)
+    )
+    lacking = [_none_to_follow(kernels, family.ops, family.name, gpu)] if slower else []
+    return first, _others(analysis, heaviest, kernels, gpu), lacking
 
 
 def _for_loop(analysis: Analysis, kernels: dict[str, Kernel]) -> Candidate | None:
