@@ -8,6 +8,7 @@ of it or shows the right structure.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import click
@@ -32,6 +33,7 @@ class Shown:
     grade: int
 
 
+@cache
 def read_grades() -> dict[str, dict[str, int]]:
     """Return folder/problem → operator of the corpus → grade; problems without any are left out."""
     grades: dict[str, dict[str, int]] = load_yaml(

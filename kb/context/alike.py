@@ -1,5 +1,6 @@
 """Kernels for what no family of operators names: by their references, and by a problem's words."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from kb.context.assuming import Assumptions
@@ -9,7 +10,7 @@ from kb.corpus.entries import Kernel
 from kb.corpus.operators import kinds_of, lineage, operators_asked
 from kb.index.reader import Generation
 from kb.problems.analysis import Analysis
-from kb.problems.matching import Match, Matcher
+from kb.problems.matching import Match, Matcher, OperatorGraph
 from kb.problems.steps import Step
 from kb.problems.vocabulary import PRODUCTS
 from kb.problems.wording import wording
@@ -52,14 +53,17 @@ def kernels_alike(
         Those to choose from.
     """
     matcher = Matcher(analysis.problem.operators, generation.rarities)
-    found: dict[str, tuple[float, Match]] = {}
+    alike = defaultdict[OperatorGraph, list[str]](list)  # a plain kernel and what improves on it
     for slug in kernels:
         reference = generation.kernels[slug].reference
-        match = matcher.match(reference) if reference is not None else None
-        if match is not None:
-            share = _share(analysis, match)
-            if share >= _MIN_SHARE:
-                found[slug] = share, match
+        if reference is not None:
+            alike[reference].append(slug)
+    found: dict[str, tuple[float, Match]] = {}
+    for reference, slugs in alike.items():
+        match = matcher.match(reference)
+        share = _share(analysis, match) if match is not None else 0.0
+        if match is not None and share >= _MIN_SHARE:
+            found |= dict.fromkeys(slugs, (share, match))
     if not found:
         return None
     best = max(found, key=lambda slug: (found[slug][0], found[slug][1].score, slug))

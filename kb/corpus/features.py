@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 
 from kb.corpus.comments import without_comments
+from kb.corpus.operators import subwords
 from kb.patterns import AnyOf, Screen, any_of, encoded
 from kb.vocabulary import read_data
 
@@ -19,7 +20,6 @@ _CODE = frozenset({"triton", "python", "cuda", "cpp"})
 # Accumulators and scales have the first in every kernel, indices the others: each says something
 # only of code that names no type before it.
 _COMMON = ({"float64", "float32"}, {"int64", "int32"})
-_WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
 _SCOPES = re.compile(r"[.:]+")
 _WORD = re.compile(r"[a-z0-9]+")
 # Code between these runs on the newer architectures, other code beside it on the older ones.
@@ -153,7 +153,7 @@ def _places(symbol: str | None, path: str) -> Iterator[str]:
 
 
 def _operator(code: bytes, symbol: str | None, path: str) -> str | None:
-    places = [" ".join(_WORDS.findall(place)).lower() for place in _places(symbol, path)]
+    places = [subwords(place) for place in _places(symbol, path)]
     for general in (False, True):
         for place in places:
             family_ = _family_named(place, general=general)

@@ -74,8 +74,12 @@ def operators_asked(text: str, *, symbol: bool = False) -> tuple[str, ...]:
 
 def _normalized_words(text: str) -> str:
     """The words of a text, then those of its names apart: `RoPE` is one, `addRMSNorm` three."""
-    whole, subwords = _WORD.findall(text.lower()), _SUBWORD.findall(text)
-    return f"{' '.join(whole)}\n{' '.join(subwords).lower()}"
+    return f"{' '.join(_WORD.findall(text.lower()))}\n{subwords(text)}"
+
+
+def subwords(text: str) -> str:
+    """Return the words of names apart, in lower case: `addRMSNorm` as add rms norm."""
+    return " ".join(_SUBWORD.findall(text)).lower()
 
 
 def _most_specific(candidates: Iterable[str]) -> set[str]:
