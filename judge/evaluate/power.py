@@ -86,12 +86,19 @@ class Power:
             else:
                 continue
             mistake.tried = True
-            checked = reference.check(outputs, prepared.limits)
+            checked = reference.check(outputs, prepared.limits, _integers(prepared))
             if checked.problem:
                 mistake.rejected_by = f"{stage.shape.label} shape, {prepared.kind.value} values"
             if changes is None:
                 changes = any(checked.unequal(i) for i in range(len(outputs)))
             mistake.differs = mistake.differs or bool(checked.problem) or changes
+
+
+def _integers(prepared: Prepared) -> frozenset[int]:
+    """Outputs of integers that eager has right: a candidate has to, if eager always has."""
+    assert prepared.reference is not None
+    expected = prepared.reference.expected
+    return frozenset(i for i in prepared.exact if (e := expected[i]) is not None and e.exact)
 
 
 def a_constant_passes(prepared: Prepared) -> bool:

@@ -16,6 +16,7 @@ from judge.evaluate.tolerance import (
     Bounds,
     candidate_limits,
     eager_limits,
+    integer_limits,
     looks_like_tf32,
     usual_eager_limits,
 )
@@ -122,12 +123,15 @@ class Reference:
 
     def eager_limits(self) -> list[Bounds | None]:
         """Bounds within which eager has to be for the case to count."""
-        return [
-            None
-            if tensor is None or tensor.exact
-            else eager_limits(tensor.dtype, self.precision, terms=self.terms)
-            for tensor in self.expected
-        ]
+        limits: list[Bounds | None] = []
+        for tensor in self.expected:
+            if tensor is None:
+                limits.append(None)
+            elif tensor.exact:
+                limits.append(integer_limits(tensor.values.numel()))
+            else:
+                limits.append(eager_limits(tensor.dtype, self.precision, terms=self.terms))
+        return limits
 
     def describe_eager_error(self, eager: Checked) -> str | None:
         """How far eager is off beyond what its format does; None where it is not."""
@@ -148,8 +152,12 @@ class Reference:
         declared = self.declaration.tolerance
         limits: list[Bounds | None] = []
         for tensor, difference in zip(self.expected, eager.differences, strict=True):
-            if tensor is None or difference is None or tensor.exact:
+            if tensor is None or difference is None:
                 limits.append(None)
+                continue
+            if tensor.exact:
+                eagers = difference.unequal, difference.max_abs
+                limits.append(integer_limits(tensor.values.numel(), eagers))
                 continue
             bounds = candidate_limits(
                 tensor.dtype,

@@ -26,6 +26,10 @@ _EAGER_NORM, _EAGER_WORST = 0.2, 1.0
 # A candidate may err as much as eager does, and by chance of the order of sums somewhat more; the
 # largest error of up to 10⁹ elements varies more than their norm.
 NORM_OVER_EAGER, WORST_OVER_EAGER = 2.0, 3.0
+# Integers that values were rounded to, as in quantization: where a value lies halfway, its last
+# bit decides. In bfloat16 eager has a fifth of 8-bit codes off, by one or two.
+_EAGER_CODES, _EAGER_STEPS = 0.5, 4.0
+_CODES_OVER_EAGER, _MORE_CODES = 2.0, 8
 # A dropped eighth of a sum is a hundred times the bounds of float32, and four times bfloat16's.
 _LOOSER = 4.0
 # Unit roundoff of float32, in which sums are accumulated.
@@ -103,6 +107,24 @@ def candidate_limits(
         max(base.worst * share + _TAIL * accumulated, WORST_OVER_EAGER * eager_worst),
         _absolute(dtype, terms),
     )
+
+
+def integer_limits(total: int, eager: tuple[int, float] | None = None) -> Bounds:
+    """Bounds for integers that may have been rounded from what is nearly the same: `norm` is the
+    share that may differ, `worst` by how much.
+
+    Parameters
+    ----------
+    total
+        How many there are.
+    eager
+        How many of eager's differ, and by how much; None: bounds for eager itself.
+    """
+    if eager is None:
+        return Bounds(_EAGER_CODES, _EAGER_STEPS, 0.0)
+    count, steps = eager
+    share = (_CODES_OVER_EAGER * count + _MORE_CODES) / max(total, 1)
+    return Bounds(min(share, 1.0), max(steps, 1.0), 0.0)
 
 
 def loosen(limits: Bounds | None) -> Bounds | None:

@@ -10,6 +10,7 @@ from judge.evaluate.compare import compare, distance, expect
 from judge.evaluate.tolerance import (
     candidate_limits,
     eager_limits,
+    integer_limits,
     looks_like_tf32,
     usual_eager_limits,
 )
@@ -171,6 +172,29 @@ def test_integers_and_booleans_must_be_equal(dtype):
     found = compare(got, expected, candidate_limits(torch.float32))
     assert found.problem.startswith("1 of 2100 elements differ")
     assert found.examples[0].index == (2, 1)
+
+
+def test_integers_that_were_rounded_may_be_off_as_far_and_as_often_as_eagers():
+    values = torch.arange(3000).remainder(200) - 100
+    expected, limits = expect(values, torch.int8), integer_limits(3000, (20, 1.0))
+    got = values.to(torch.int8)
+    got[:48] += 1
+    found = compare(got, expected, limits)
+    assert (found.problem, found.unequal, found.max_abs) == (None, 48, 1.0)
+    got[48] += 1
+    assert compare(got, expected, limits).problem.startswith("49 of 3000 elements differ, by up to")
+    got[:49] = values[:49]
+    got[7] += 2
+    assert compare(got, expected, limits).problem is not None
+    assert compare(got, expected, integer_limits(3000, (20, 2.0))).problem is None
+    assert compare(got, expected, None).problem.startswith("1 of 3000 elements differ; int8 must")
+
+
+def test_conditions_are_never_off():
+    values = torch.arange(3000).remainder(3) == 0
+    got = values.clone()
+    got[5] = ~got[5]
+    assert compare(got, expect(values, torch.bool), integer_limits(3000, (9, 1.0))).problem
 
 
 def test_large_integers_are_not_compared_through_floats():

@@ -268,3 +268,72 @@ def test_a_call_that_takes_too_long_at_a_long_shape_does_not_count(judge) -> Non
     found = judge(quadratic, DOUBLE)
     assert found.verdict is Verdict.CORRECT, found.reasons
     assert [case.constants for case in found.cases if "too long" in (case.why_not or "")]
+
+
+QUANTIZE = """
+import torch
+
+ROWS = 40
+COLS = 96
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+        scale = x.abs().amax(-1, keepdim=True).clamp(min=1e-6) / 127
+        return (x / scale).round().to(torch.int8), scale
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return []
+"""
+QUANTIZED = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _quantize(x, codes, scales, columns, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + row * columns + at, mask=at < columns, other=0.0).to(tl.float32)
+    value *= tl.rsqrt(tl.sum(value * value, 0) / columns + 1e-5)
+    scale = tl.maximum(tl.max(tl.abs(value), 0), 1e-6) / 127
+    code = value / scale
+    {rounding}
+    tl.store(codes + row * columns + at, code.to(tl.int8), mask=at < columns)
+    tl.store(scales + row, scale.to(scales.dtype.element_ty))
+
+
+def kernel_function(x):
+    rows, columns = x.shape
+    codes = torch.empty(x.shape, dtype=torch.int8, device=x.device)
+    scales = torch.empty((rows, 1), dtype=x.dtype, device=x.device)
+    _quantize[(rows,)](x, codes, scales, columns, BLOCK=triton.next_power_of_2(columns))
+    return codes, scales
+"""
+
+
+@pytest.mark.parametrize(
+    ("rounding", "verdicts"),
+    [
+        ("code = (code + 12582912.0) - 12582912.0", {Verdict.CORRECT}),
+        # Cut off: half of all codes are off by one.
+        ("code = code * 1.0", {Verdict.WRONG, Verdict.INCONCLUSIVE}),
+        ("code = tl.where(at == 0, 0.0, (code + 12582912.0) - 12582912.0)",
+         {Verdict.WRONG, Verdict.INCONCLUSIVE}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_codes_of_a_quantization_may_be_off_where_a_value_lies_halfway(
+    interpreting, tmp_path: Path, rounding: str, verdicts: set[Verdict], dtype: str
+) -> None:
+    (tmp_path / "problem.py").write_text(QUANTIZE)
+    (tmp_path / "kernel.py").write_text(QUANTIZED.replace("{rounding}", rounding))
+    options = Options(device="cpu", interpret=True, timing=False, trust=True, dtype=dtype)
+    found = evaluate(tmp_path / "problem.py", tmp_path / "kernel.py", options, zygote=interpreting)
+    assert found.verdict in verdicts, (found.reasons, found.cases)
