@@ -25,6 +25,14 @@ MODULES = {
         unit = x * scale
         along = (g * w * unit).mean(1, keepdim=True)
         return scale * (g * w - unit * along), (g * unit).sum(0)""", "rmsnorm-backward"),
+    "the gradients of a norm of centred rows": (
+        "x, g, w", "8192, 4096", """
+        rstd = torch.rsqrt(x.var(1, unbiased=False, keepdim=True) + 1e-5)
+        unit = (x - x.mean(1, keepdim=True)) * rstd
+        grad = g * w
+        along = (grad * unit).mean(1, keepdim=True)
+        dx = (grad - grad.mean(1, keepdim=True) - unit * along) * rstd
+        return dx, (g * unit).sum(0), g.sum(0)""", "layernorm-backward"),
     "the gradients of a gated feed-forward": (
         "gate, up, d", "8192, 14336", """
         p = torch.sigmoid(gate)

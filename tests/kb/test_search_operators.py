@@ -46,6 +46,10 @@ QUESTIONS = {
         "rmsnorm bwd is slow because of atomic_add on dweight",
         "RMSNorm backward dx and dweight",
     ],
+    "layernorm-backward": [
+        "layernorm backward kernel with dgamma and dbeta",
+        "gradients of LayerNorm: dx, dweight and dbias in one pass",
+    ],
     "dropout": [
         "dropout with residual add without storing the mask",
     ],
