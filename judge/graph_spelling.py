@@ -61,8 +61,9 @@ def normalize(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphN
     as a mean; `min` and `max` of two operands as `minimum` and `maximum`, of one and a number, and
     `clamp` of one bound, as `clamp_max` and `clamp_min`; batch norm that updates running statistics
     as the one that has none (`Graph.updates` names them); a product with a diagonal matrix as a
-    scaling; average pooling after a convolution of single elements as such a convolution after the
-    pooling; an operator that has several names, such as `multiply`, by the usual one.
+    scaling; a sum over its number of terms as a mean; average pooling after a convolution of single
+    elements as such a convolution after the pooling; an operator that has several names, such as
+    `multiply`, by the usual one.
     """
     numbers: dict[str, Any] = {}
     normalized: list[m.GraphNode] = []
@@ -82,7 +83,7 @@ def normalize(nodes: Sequence[m.GraphNode], outputs: Any) -> tuple[list[m.GraphN
         else:
             normalized.append(_normalize_node(node))
     outputs = substitute(outputs, numbers)
-    return _pool_before_pointwise(_scale_by_diagonals(normalized), outputs), outputs
+    return _pool_before_pointwise(_sums_as_means(_scale_by_diagonals(normalized)), outputs), outputs
 
 
 def _canonical_op(node: m.GraphNode) -> m.GraphNode:
@@ -135,6 +136,35 @@ def _scale_by_diagonals(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
         else:
             rewritten.append(node)
     return rewritten
+
+
+def _sums_as_means(nodes: Sequence[m.GraphNode]) -> list[m.GraphNode]:
+    """Sums over dimensions that are divided by their number of elements, as means."""
+    by_name = {node.name: node for node in nodes}
+    rewritten: list[m.GraphNode] = []
+    for node in nodes:
+        total = by_name.get(_node_name(node.args, 0))
+        is_quotient = node.op == "aten.div.Tensor" and len(node.args) == 2 and not node.kwargs
+        if is_quotient and total is not None and _counts_terms(total, node.args[1], by_name):
+            rewritten.append(
+                node.model_copy(update={"op": "aten.mean.dim", "args": list(total.args)})
+            )
+        else:
+            rewritten.append(node)
+    return rewritten
+
+
+def _counts_terms(total: m.GraphNode, number: Any, by_name: Mapping[str, m.GraphNode]) -> bool:
+    """Whether a value is a sum over dimensions of as many elements."""
+    if total.op != "aten.sum.dim_IntList" or total.kwargs or not _is_number(number):
+        return False
+    source = by_name.get(_node_name(total.args, 0))
+    dims = total.args[1]
+    if source is None or len(source.tensors) != 1 or not isinstance(dims, list) or not dims:
+        return False
+    shape = source.tensors[0].shape
+    is_float = "float" in source.tensors[0].dtype
+    return is_float and math.prod(shape[int(str(dim))] for dim in dims) == number
 
 
 def _pool_before_pointwise(nodes: Sequence[m.GraphNode], outputs: Any) -> list[m.GraphNode]:

@@ -279,7 +279,7 @@ def _compare_exact(got: Any, expected: Expected, limits: Bounds, output: int) ->
         if not count:
             continue
         unequal += count
-        largest = max(largest, float((left.double() - right.double()).abs().max()))
+        largest = max(largest, float(_code_distance(left, right).max()))
         for place in differ.nonzero().flatten()[: _EXAMPLES - len(examples)].tolist():
             pair = float(left[place]), float(right[place])
             examples.append(_example(expected, output, start + place, *pair))
@@ -294,6 +294,17 @@ def _compare_exact(got: Any, expected: Expected, limits: Bounds, output: int) ->
         problem = f"{unequal} of {total} elements differ, by up to {largest:.0f}"
         problem += f" (allowed: {allowed}, by {limits.worst:.0f}: roundings that eager has as well)"
     return Difference(problem, largest, math.inf, math.inf, unequal, tuple(examples))
+
+
+def _code_distance(left: Any, right: Any) -> Any:
+    """How far apart integers are; of bytes that may be two codes, the larger of both distances, if
+    that is less."""
+    distance = (left.double() - right.double()).abs()
+    if left.dtype != torch.uint8:
+        return distance
+    codes = [((left >> shift) & 15, (right >> shift) & 15) for shift in (0, 4)]
+    packed = [(a.double() - b.double()).abs() for a, b in codes]
+    return torch.minimum(distance, torch.maximum(*packed))
 
 
 def _mismatch(problem: str) -> Difference:

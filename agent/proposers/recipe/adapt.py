@@ -90,7 +90,7 @@ class _Writer:
         self.beside: list[str] = []
         self.biases = {name: core.bias for core, _ in pairs if core.bias for name in core.results}
         """Results that still lack their bias, and what it is."""
-        self.fixed_shape = graph.sized
+        self.fixed_shape = graph.sized or beside.names_a_size(graph)
         """Whether sizes of the problem's inputs are in the file."""
         self.core_nodes = frozenset(name for core, _ in pairs for name in core.nodes)
         self.fused: list[str] = []
@@ -103,8 +103,9 @@ class _Writer:
         results = ", ".join(self.names[name] for name in self.graph.outputs)
         texts = []
         for kernel in {kernel.slug: kernel for _, kernel in self.pairs}.values():
+            source = "" if kernel.own else f"From the knowledge base: {kernel.slug}. "
             citation = textwrap.fill(
-                f"From the knowledge base: {kernel.slug}. {kernel.citation}", 96,
+                source + kernel.citation, 96,
                 initial_indent="# ", subsequent_indent="# ",
             )  # fmt: skip
             texts.append(f"{citation}\n\n{inlined_source(kernel, alone=self.alone)}")
@@ -291,7 +292,7 @@ class _Writer:
             raise CannotAdaptError(f"{unsupported} cannot be called beside the kernel")
         if base not in beside.VIEWS and not sized:
             self.beside.append(plain_name(node.op))
-        args = [self._literal(arg) for arg in node.args]
+        args = self._arguments(name)
         if sizes is not None:
             args[1], fixed_shape = sizes
             self.fixed_shape = self.fixed_shape or fixed_shape
@@ -312,6 +313,15 @@ class _Writer:
             kwargs = {"dtype": {"torch": self.graph.dtype(name)}}
         args += [f"{key}={self._literal(value)}" for key, value in kwargs.items()]
         return f"torch.ops.{node.op}({', '.join(args)})"
+
+    def _arguments(self, name: str) -> list[str]:
+        """An operator's arguments; a number that is put somewhere has to be a tensor."""
+        node = self.graph[name]
+        args = [self._literal(arg) for arg in node.args]
+        if self._base(name) == "index_put" and reference(node.args[2]) is None:
+            made = f"dtype=torch.{self.graph.dtype(name)}, device={self._device()}"
+            args[2] = f"torch.tensor({args[2]}, {made})"
+        return args
 
     def _base(self, name: str) -> str:
         """An operator's name, without its namespace and its overload."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from agent.proposers.recipe.operands import argument
+from agent.proposers.recipe.operands import argument, base_of
 from judge.graph import Graph, reference
 from judge.problem.variants import SMALL
 
@@ -19,6 +19,10 @@ CREATED: Final = frozenset({
 })  # fmt: skip
 # The same, drawn: they take the place of the model's in the order of its draws.
 SAMPLED: Final = frozenset({"rand", "randn"})
+# A smaller number is a length by chance as often.
+_A_LENGTH: Final = 64
+# What a mean, or the like, may be written with.
+_SCALING: Final = frozenset({"add", "div", "mul", "sub"})
 # A slice's end where none is given.
 _TO_THE_END: Final = (1 << 63) - 1
 # Each call has other results, or writes into an operand.
@@ -33,7 +37,8 @@ def view_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, 
     problem's own shape alone; None where it is of no form that is known.
 
     A size is the operand's where the two agree from the front or from the back on, and one follows
-    from the others. What is left is written as it is: heads and channels are the model's own.
+    from the others: that which the model leaves open, if it does. What is left is written as it is:
+    heads and channels are the model's own.
     """
     node = graph[name]
     source, requested = reference(node.args[0]), node.args[1]
@@ -52,9 +57,11 @@ def view_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, 
         end += 1
         sizes[-end] = f"{names[source]}.shape[{-end}]"
     free = [place for place in range(same, len(own_shape) - end) if own_shape[place] != 1]
+    is_given = -1 in requested and requested.index(-1) in free
     if free:
-        sizes[free[0] if same == 0 else free[-1]] = "-1"
-    return f"[{', '.join(sizes)}]", same == 0 and len(free) > 1
+        place = free[0] if same == 0 else free[-1]
+        sizes[requested.index(-1) if is_given else place] = "-1"
+    return f"[{', '.join(sizes)}]", same == 0 and len(free) > 1 and not is_given
 
 
 def sampled_sizes(graph: Graph, name: str, names: Mapping[str, str]) -> tuple[str, bool]:
@@ -89,6 +96,30 @@ def bounds_are_fixed(graph: Graph, name: str) -> bool:
         for model in (True, False)
     )
     return size in inputs or size not in own
+
+
+def names_a_size(graph: Graph) -> bool:
+    """Whether a number that the graph computes with, or its reciprocal, is the length of an input's
+    dimension: at other shapes it would be another, as far as can be told."""
+    lengths = {
+        size
+        for node in graph.nodes.values()
+        if node.input is not None and node.tensors
+        for size in graph.shape(node.name)
+        if size >= _A_LENGTH
+    }
+    numbers = (
+        float(arg)
+        for name in graph.computed
+        if base_of(graph[name].op) in _SCALING
+        for arg in graph[name].args
+        if isinstance(arg, int | float) and not isinstance(arg, bool) and arg
+    )
+    return any(
+        each.is_integer() and each in lengths
+        for number in numbers
+        for each in (number, round(1 / number, 6))
+    )
 
 
 def one_shape(graph: Graph, names: Mapping[str, str]) -> list[str]:

@@ -36,6 +36,8 @@ class Recipe:
     """Least possible time over its own, where it was measured on the card at hand."""
     cuda: str = ""
     """Text of the `.cu` that the launch code compiles; empty: a Triton kernel."""
+    own: bool = False
+    """Whether it was written for the problem at hand, not found in the knowledge base."""
 
 
 @dataclass(frozen=True)

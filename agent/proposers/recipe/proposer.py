@@ -15,6 +15,7 @@ from agent.proposers.recipe.core import FLOATS, Core
 from agent.proposers.recipe.lanes.region import region_of
 from agent.proposers.recipe.operators import Recognition, recognise
 from agent.proposers.recipe.rewrites import rewrite_graph
+from agent.proposers.recipe.rows.region import regions_of
 from agent.proposers.recipe.scores.find import attentions
 from judge.graph import Graph, export_graph
 from kb.errors import KbError
@@ -186,18 +187,27 @@ class RecipeProposer(Proposer):
 
     def _written(self, graph: Graph, state: SearchState) -> list[Proposal]:
         """Files with kernels that are written for the problem: attention with scores of its own,
-        and one kernel for all that a lane can compute by itself (loops over time steps, small
-        vectors and matrices). What is left is PyTorch's, or the catalog's."""
+        kernels for all that is done to rows, and one for all that a lane can compute by itself
+        (loops over time steps, small vectors and matrices). What is left is PyTorch's, or the
+        catalog's."""
         proposals: list[Proposal] = []
-        if len(graph.computed) <= _MOST_OPERATORS and (pairs := attentions(graph)):
+        if len(graph.computed) <= _MOST_OPERATORS:
+            pairs = attentions(graph)
+            rows = regions_of(graph, {name for core, _ in pairs for name in core.nodes})
             slugs = _with_counts([recipe.slug for _, recipe in pairs])
-            proposals += self._with_own(
-                graph,
-                state,
-                pairs,
-                f"attention with scores of its own: {slugs}",
-                "scores that are never stored, with all that is done to them, cost no memory",
-            )
+            note = f"attention with scores of its own: {slugs}" * bool(pairs)
+            if pairs:
+                claim = (
+                    "scores that are never stored, with all that is done to them, cost no memory"
+                )
+                proposals += self._with_own(graph, state, pairs, note, claim)
+            if rows:
+                count = sum(len(part.core.nodes) for part in rows)
+                note += "; " * bool(pairs)
+                note += f"row by row: {count} of {len(graph.computed)} operators"
+                claim = "a row in registers is read and written once, whatever is done to it"
+                own = [*pairs, *((part.core, part.recipe) for part in rows)]
+                proposals += self._with_own(graph, state, own, note, claim)
         region = region_of(graph)
         if region is not None:
             note = f"one lane a thread: {len(region.core.nodes)} of {len(graph.computed)} operators"

@@ -190,6 +190,16 @@ def test_integers_that_were_rounded_may_be_off_as_far_and_as_often_as_eagers():
     assert compare(got, expected, None).problem.startswith("1 of 3000 elements differ; int8 must")
 
 
+def test_a_byte_may_hold_two_codes():
+    values = torch.arange(3000).remainder(7) * 16 + torch.arange(3000).remainder(5)
+    got = values.to(torch.uint8)
+    got[3] += 17
+    limits = integer_limits(3000, (1, 1.0))
+    assert compare(got, expect(values, torch.uint8), limits).problem is None
+    got[3] += 1
+    assert compare(got, expect(values, torch.uint8), limits).problem is not None
+
+
 def test_conditions_are_never_off():
     values = torch.arange(3000).remainder(3) == 0
     got = values.clone()

@@ -87,6 +87,8 @@ class Lanes(NamedTuple):
     """[...]: an `Element` each; a dimension of lanes has length 1."""
     axes: tuple[int | None, ...]
     """By dimension: which dimension of the lanes it is, None where it is a small one."""
+    groups: tuple[int, ...] | None = None
+    """How many of these each dimension of the tensor is; None: each is one."""
 
     @property
     def rank(self) -> int:

@@ -23,7 +23,8 @@ from agent.proposers.recipe.operands import COPIES, base_of, einsum_letters, mat
 from judge.graph import reference
 from judge.worker import messages as m
 
-_RESHAPES: Final = frozenset({"view", "reshape", "_unsafe_view", "flatten", "unflatten"})
+RESHAPES: Final = frozenset({"view", "reshape", "_unsafe_view", "flatten", "unflatten"})
+"""Operators that give a tensor other dimensions, by `base_of`."""
 _FILLED: Final[Mapping[str, float]] = {"zeros": 0.0, "ones": 1.0, "zeros_like": 0.0,
     "ones_like": 1.0, "new_zeros": 0.0, "new_ones": 1.0}  # fmt: skip
 # The number is their last argument.
@@ -57,29 +58,31 @@ class Operators(Views):
         value = self._evaluate(node)
         results = value if isinstance(value, list) else [value]
         for result, tensor in zip(results, node.tensors, strict=True):
-            sizes = [
-                size if axis is None else self._sizes[axis]
-                for size, axis in zip(result.elements.shape, result.axes, strict=True)
-            ]
+            sizes = self._sizes_of(result)
             if sizes != list(tensor.shape) or result.elements.size > self._most:
                 raise UnsupportedError("an operator of another form, or too much of it")
         return value
+
+    def _sizes_of(self, value: Lanes) -> list[int]:
+        """Of the tensor's dimensions."""
+        return self._own_sizes(value)
 
     def _evaluate(self, node: m.GraphNode) -> Lanes | list[Lanes]:
         base = base_of(node.op)
         if node.op == "getitem":
             source = self.values[cast("str", reference(node.args[0]))]
-            assert isinstance(source, list)
+            if not isinstance(source, list):
+                raise UnsupportedError("one of several values")
             return source[cast("int", node.args[1])]
         made = self._made(node, base)
         if made is not None:
             return made
         template = template_of(node)
         if template is not None:
-            return pointwise(self._steps, template, [self._operand(arg) for arg in node.args])
+            return self._pointwise(template, [self._operand(arg) for arg in node.args])
         if base in COPIES and not node.kwargs:
             return self._operand(node.args[0])
-        if base in _RESHAPES:
+        if base in RESHAPES:
             return self._reshape(self._operand(node.args[0]), self._shape(node))
         known = {"dtype", *_NAMED_ARGUMENTS.get(base, ())}
         if base not in _OPERATORS or not node.kwargs.keys() <= known:
@@ -90,6 +93,9 @@ class Operators(Views):
         except TypeError:
             raise UnsupportedError("an overload with other arguments") from None
         return cast("Lanes | list[Lanes]", method(node, *node.args))
+
+    def _pointwise(self, template: str, operands: Sequence[Lanes]) -> Lanes:
+        return pointwise(self._steps, template, operands)
 
     # What is made
 
@@ -118,7 +124,26 @@ class Operators(Views):
         value = self._operand(x)
         places = range(value.rank) if dims in (None, []) else dims
         places = [places] if isinstance(places, int) else places
-        return reduced(value, places, bool(keep), function)
+        return self._reduced(value, places, bool(keep), function)
+
+    def _reduced(
+        self,
+        value: Lanes,
+        dims: Sequence[int],
+        keep: bool,
+        function: Callable[[list[Element]], Element],
+    ) -> Lanes:
+        return reduced(value, dims, keep, function)
+
+    def _across(self, _kind: str, element: Element) -> Element:
+        """What was reduced over small dimensions, over those of lanes that are reduced as well."""
+        return element
+
+    def _divided(self, total: Element, count: int, correction: float) -> Element:
+        """A sum of `count` elements of each lane over their number less a correction."""
+        if not correction:
+            return self._steps.add("{0} * {1}", total, 1.0 / count)
+        return self._steps.add("{0} / {1}", total, max(count - correction, 0.0))
 
     def _fold(self, template: str) -> Callable[[list[Element]], Element]:
         def fold(row: list[Element]) -> Element:
@@ -129,20 +154,24 @@ class Operators(Views):
 
         return fold
 
+    def _folded(self, template: str, kind: str) -> Callable[[list[Element]], Element]:
+        fold = self._fold(template)
+        return lambda row: self._across(kind, fold(row))
+
     def _total(self, row: list[Element]) -> Element:
-        return self._fold("{0} + {1}")(row)
+        return self._across("sum", self._fold("{0} + {1}")(row))
 
     def _mean_of(self, row: list[Element]) -> Element:
-        return self._steps.add("{0} * {1}", self._total(row), 1.0 / len(row))
+        return self._divided(self._total(row), len(row), 0.0)
 
     def _variance_of(self, row: list[Element], correction: float) -> Element:
         mean = self._mean_of(row)
         squares = [self._steps.add("({0} - {1}) * ({0} - {1})", each, mean) for each in row]
-        return self._steps.add("{0} / {1}", self._total(squares), max(len(row) - correction, 0.0))
+        return self._divided(self._total(squares), len(row), correction)
 
     def _top(self, row: list[Element]) -> Element:
         """What exponents are taken from: the largest element, where it is finite."""
-        top = self._fold("tl.maximum({0}, {1})")(row)
+        top = self._across("max", self._fold("tl.maximum({0}, {1})")(row))
         return self._steps.add('tl.where(tl.abs({0}) < float("inf"), {0}, 0.0)', top)
 
     def _log_sum_exp(self, row: list[Element]) -> Element:
@@ -157,19 +186,19 @@ class Operators(Views):
         return self._reduce(x, dims, keep, self._mean_of)
 
     def _prod(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
-        return self._reduce(x, dims, keep, self._fold("{0} * {1}"))
+        return self._reduce(x, dims, keep, self._folded("{0} * {1}", "prod"))
 
     def _amax(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
-        return self._reduce(x, dims, keep, self._fold(fuse.MAXIMUM))
+        return self._reduce(x, dims, keep, self._folded(fuse.MAXIMUM, "max"))
 
     def _amin(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
-        return self._reduce(x, dims, keep, self._fold(fuse.MINIMUM))
+        return self._reduce(x, dims, keep, self._folded(fuse.MINIMUM, "min"))
 
     def _any(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
-        return self._reduce(x, dims, keep, self._fold(EITHER))
+        return self._reduce(x, dims, keep, self._folded(EITHER, "max"))
 
     def _all(self, _: m.GraphNode, x: Any, dims: Any = None, keep: Any = False) -> Lanes:
-        return self._reduce(x, dims, keep, self._fold(BOTH))
+        return self._reduce(x, dims, keep, self._folded(BOTH, "min"))
 
     def _logsumexp(self, _: m.GraphNode, x: Any, dims: Any, keep: Any = False) -> Lanes:
         return self._reduce(x, dims, keep, self._log_sum_exp)
@@ -181,7 +210,7 @@ class Operators(Views):
 
     def _std(self, node: m.GraphNode, x: Any, dims: Any = None, *more: Any) -> Lanes:
         variance = self._var(node, x, dims, *more)
-        return pointwise(self._steps, "tl.sqrt({0})", [variance])
+        return self._pointwise("tl.sqrt({0})", [variance])
 
     def _linalg_vector_norm(
         self, _: m.GraphNode, x: Any, order: Any = 2, dims: Any = None, keep: Any = False
@@ -196,20 +225,20 @@ class Operators(Views):
         return self._reduce(x, dims, keep, norm)
 
     def _softmax(self, _: m.GraphNode, x: Any, dim: int, *_dtype: Any) -> Lanes:
-        powers = pointwise(self._steps, "tl.exp({0})", [self._below_top(x, dim)])
-        total = reduced(powers, [dim], True, self._total)
-        return pointwise(self._steps, "{0} / {1}", [powers, total])
+        powers = self._pointwise("tl.exp({0})", [self._below_top(x, dim)])
+        total = self._reduced(powers, [dim], True, self._total)
+        return self._pointwise("{0} / {1}", [powers, total])
 
     def _log_softmax(self, _: m.GraphNode, x: Any, dim: int, *_dtype: Any) -> Lanes:
         below = self._below_top(x, dim)
-        powers = pointwise(self._steps, "tl.exp({0})", [below])
-        total = reduced(powers, [dim], True, self._total)
-        return pointwise(self._steps, "{0} - tl.log({1})", [below, total])
+        powers = self._pointwise("tl.exp({0})", [below])
+        total = self._reduced(powers, [dim], True, self._total)
+        return self._pointwise("{0} - tl.log({1})", [below, total])
 
     def _below_top(self, x: Any, dim: int) -> Lanes:
         """Less the largest element; large ones would take the sum's digits otherwise."""
         top = self._reduce(x, [dim], True, self._top)
-        return pointwise(self._steps, "{0} - {1}", [self._operand(x), top])
+        return self._pointwise("{0} - {1}", [self._operand(x), top])
 
     def _cumsum(self, _: m.GraphNode, x: Any, dim: int) -> Lanes:
         return self._scan(x, dim, "{0} + {1}")

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -99,7 +99,10 @@ def _region(graph: Graph, sizes: Sequence[int], most: int) -> Region:
     each."""
     values = _evaluate(graph, sizes, most)
     steps, every = values.steps, {*range(len(sizes))}
-    members, results = _members(graph, values.inside, values.operators, len(sizes))
+    of_lanes = values.operators.values
+    members, results = members_of(
+        graph, values.inside, lambda name: _is_own(of_lanes[name], len(sizes))
+    )
     if len([name for name in members if graph[name].op != "getitem"]) < _LEAST_OPERATORS:
         raise UnsupportedError("there is little to compute")
     longest = max(values.counts)
@@ -125,9 +128,10 @@ def _region(graph: Graph, sizes: Sequence[int], most: int) -> Region:
     core = Core(SLUG, members, arguments, by_result, returns=len(results))
     recipe = Recipe(
         SLUG, SLUG, code, ("float32", "float16", "bfloat16"), ("kernel-fusion",),
-        citation="One lane a thread, written for this problem.",
+        citation="One lane a thread, written for this problem.", own=True,
     )  # fmt: skip
-    return Region(core, recipe, len(loops), longest == 1 and not loops)
+    is_chain = longest == 1 and not loops and len(results) == 1
+    return Region(core, recipe, len(loops), is_chain)
 
 
 def _evaluate(graph: Graph, sizes: Sequence[int], most: int) -> _Values:
@@ -160,17 +164,17 @@ def _evaluate(graph: Graph, sizes: Sequence[int], most: int) -> _Values:
                 after.add(name)
             continue
         operators.values[name] = value
-        if is_inside or _is_computed(value):
+        if is_inside or is_computed(value):
             inside[name] = None
             parts = value if isinstance(value, list) else [value]
             counts[number] = sum(part.elements.size for part in parts)
     return _Values(operators, steps, tensors, list(inside), counts)
 
 
-def _members(
-    graph: Graph, inside: Iterable[str], operators: Operators, lanes: int
+def members_of(
+    graph: Graph, inside: Sequence[str], is_own: Callable[[str], bool]
 ) -> tuple[frozenset[str], list[str]]:
-    """Operators whose results outside of the kernel are every lane's own, and these results."""
+    """Operators whose results outside of the kernel are its own to write, and these results."""
     members = set(inside)
     while True:
         results = [
@@ -178,7 +182,7 @@ def _members(
             for name in inside
             if name in members and (name in graph.outputs or set(graph.users[name]) - members)
         ]
-        others = {name for name in results if not _is_own(operators.values[name], lanes)}
+        others = {name for name in results if not is_own(name)}
         if not others:
             return frozenset(members), results
         members -= others
@@ -188,11 +192,12 @@ def _is_own(value: Lanes | list[Lanes], lanes: int) -> bool:
     return not isinstance(value, list) and {*value.axes} - {None} == {*range(lanes)}
 
 
-def _is_computed(value: Lanes | list[Lanes] | None) -> bool:
+def is_computed(value: Lanes | list[Lanes] | None) -> bool:
+    """Whether a lane has something to do for a value."""
     if value is None:
         return False
     if isinstance(value, list):
-        return any(map(_is_computed, value))
+        return any(map(is_computed, value))
     return any(isinstance(element, Ref) for element in value.elements.flat)
 
 

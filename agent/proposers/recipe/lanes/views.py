@@ -69,12 +69,15 @@ class Views:
     def _shape(self, node: m.GraphNode) -> tuple[int, ...]:
         return tuple(node.tensors[0].shape)
 
-    def _reshape(self, value: Lanes, shape: Sequence[int]) -> Lanes:
-        """Dimensions of lanes stay what they are; those between them may be cut anew."""
-        own = [
+    def _own_sizes(self, value: Lanes) -> list[int]:
+        return [
             size if axis is None else self._sizes[axis]
             for size, axis in zip(value.elements.shape, value.axes, strict=True)
         ]
+
+    def _reshape(self, value: Lanes, shape: Sequence[int]) -> Lanes:
+        """Dimensions of lanes stay what they are; those between them may be cut anew."""
+        own = self._own_sizes(value)
         axes: list[int | None] = []
         i = j = 0
         while i < len(own) or j < len(shape):

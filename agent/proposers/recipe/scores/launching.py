@@ -1,6 +1,7 @@
 """What the launcher of a kernel of scores checks, and what may be tuned."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from agent.proposers.recipe.patterns import require
 from agent.proposers.recipe.scores.reading import PAGE, WIDTH
@@ -10,6 +11,10 @@ BLOCKS = (16, 32, 64, 128)
 """Sizes of blocks of queries and keys; the first is the least that Triton's products take."""
 # Up to which width blocks are of 64 queries.
 _WIDE = 128
+_LARGE = 64
+# Of an H100 or H200.
+_MULTIPROCESSORS = 132
+_MOST_SPLITS = 32
 
 
 def tunables(attention: Attention, rows: int, widest: int) -> dict[str, tuple[int, list[int]]]:
@@ -28,14 +33,36 @@ def tunables(attention: Attention, rows: int, widest: int) -> dict[str, tuple[in
         name: [each for each in BLOCKS if each < 2 * sizes[axis] or each == BLOCKS[0]]
         for name, axis in (("BLOCK_M", rows), ("BLOCK_N", len(sizes) - 1))
     }
-    most = {"BLOCK_M": BLOCKS[0] if wide else 64, "BLOCK_N": 32 if wide else 64}
+    most = {"BLOCK_M": BLOCKS[0] if wide else _LARGE, "BLOCK_N": 32 if wide else 64}
     found = {name: (min(most[name], of[-1]), of) for name, of in blocks.items()}
     found |= {"WARPS": (4, [4, 8]), "STAGES": (2, [1, 2, 3])}
     if attention.hidden is not None:
         # A branch keeps loads from being issued ahead: it pays where a mask hides whole blocks of
         # some queries, not where it hides the end of all keys.
         found["SKIP"] = (int(rows in attention.values.axes(attention.hidden)), [0, 1])
+    programs = math.prod(sizes[:-1]) // sizes[rows] * math.ceil(sizes[rows] / _LARGE)
+    splits = _splits(programs, sizes[-1] // (2 * found["BLOCK_N"][0]))
+    if len(splits) > 1:
+        found["SPLITS"] = (1, splits)
     return found
+
+
+def _splits(programs: int, most: int) -> list[int]:
+    """Into how many parts, `most` at most, the keys of so many programs may be split."""
+    found = [1]
+    while 2 * found[-1] <= min(most, _MOST_SPLITS) and found[-1] * programs < 4 * _MULTIPROCESSORS:
+        found.append(2 * found[-1])
+    return found
+
+
+def allocations(outputs: Mapping[str, Sequence[int | None]], dtype: str) -> list[str]:
+    """Lines that allocate the outputs, which have these axes; `out` alone has this dtype."""
+    lines = []
+    for name, axes in outputs.items():
+        sizes = "".join("width, " if axis == WIDTH else f"size_{axis}, " for axis in axes)
+        own = dtype if name == "out" else "float32"
+        lines.append(f"{name} = torch.empty(({sizes}), dtype=torch.{own}, device=t0.device)")
+    return lines
 
 
 def guards(attention: Attention, widths: Mapping[str, tuple[int, int, int]]) -> list[str]:

@@ -2,7 +2,8 @@
 
 A program has a block of queries and goes through the keys by blocks. Scores stay on chip; weights
 are summed with the largest score so far as the exponents' base (FlashAttention, arXiv:2205.14135).
-Where a mask hides a whole block, it is passed over.
+Where a mask hides a whole block, it is passed over. Where there are few queries, several programs
+have a part of the keys each (`splitting`).
 """
 
 import math
@@ -10,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from agent.proposers.recipe import fuse
 from agent.proposers.recipe.patterns import require
-from agent.proposers.recipe.scores import launching
+from agent.proposers.recipe.scores import launching, splitting
 from agent.proposers.recipe.scores.reading import LOW, PAGE, WIDTH, Read
 from agent.proposers.recipe.scores.values import Attention, Index, Product, Step
 
@@ -27,21 +28,21 @@ def _scores_kernel(
 ):
     # A program has a block of queries and goes through the keys: scores stay on chip.
     {head}
-    for start in range(0, {keys}, BLOCK_N):
+    for start in range({span}, BLOCK_N):
         {body}
     {tail}
 
 
-def kernel_function(
+{merge}def kernel_function(
     {tensors}, {defaults}
 ):
     {setup}
     blocks = triton.cdiv({rows}, BLOCK_M)
-    _scores_kernel[({programs},)](
+    {before}_scores_kernel[({programs})](
         {given},
         {settings}
     )
-    return {outputs}
+    {after}return {outputs}
 
 
 TUNABLES = {{
@@ -271,43 +272,52 @@ class _Writer:
         widths = {name: f"WIDTH_{place}" for place, name in enumerate(self._widths)}
         numbers = {name: name for name in (*size_names, "blocks", *widths)}
         numbers |= self._roots | self._strides | steps
-        parameters = [*tensors, *outputs, *numbers]
         widest = max(size for _, _, size in self._widths.values())
         tunables = launching.tunables(attention, self._rows, widest)
+        is_split = "SPLITS" in tunables
+        buffers = [*tensors, *outputs, *(["parts", "stats"] if is_split else [])]
         constants = [*widths.values(), *(name for name in tunables if name not in _LAUNCH)]
-        spans = [
-            f"{block}=max({launching.BLOCKS[0]}, triton.next_power_of_2({name}))"
+        spans = {
+            name: f"{block}=max({launching.BLOCKS[0]}, triton.next_power_of_2({name}))"
             for name, block in widths.items()
-        ]
-        made = [
-            f"{name} = torch.empty(({''.join(f'{self._size(axis)}, ' for axis in axes)}), "
-            f"dtype=torch.{attention.out_dtype if name == 'out' else 'float32'}, device=t0.device)"
-            for name, axes in outputs.items()
-        ]
+        }
+        made = launching.allocations(outputs, attention.out_dtype)
+        programs = " * ".join(["blocks", *(f"size_{axis}" for axis in self._others)])
+        first, stores = self._first(widths["width"]), self._stores(log_axes)
+        around = dict.fromkeys(("merge", "before", "after"), "")
+        if is_split:
+            names = {name: name for name in (*outputs, *size_names[:-1], "width")}
+            around = splitting.around(
+                names | {"blocks": "blocks"} | steps,
+                (self._rows, self._others),
+                (widths["width"], spans["width"]),
+                [*self._start({"width": widths["width"]}), splitting.query(self._rows)],
+                stores,
+            )
+            first += splitting.keys_of_part(keys, has_sink=attention.sink is not None)
+            stores = splitting.stores(self._rows, stores)
         text = _KERNEL.format(
-            parameters=", ".join(parameters),
+            parameters=", ".join([*buffers, *numbers]),
             constants=", ".join(f"{name}: tl.constexpr" for name in constants),
-            head="\n    ".join([*self._start(widths), *head, *self._first(widths["width"])]),
+            head="\n    ".join([*self._start(widths), *head, *first]),
+            span="first, last" if is_split else f"0, {keys}",
             body="\n        ".join(body),
-            tail="\n    ".join(self._stores(log_axes)),
-            keys=keys,
+            tail="\n    ".join(stores),
             rows=rows,
             tensors=", ".join(tensors),
             defaults=", ".join(f"{name}={value}" for name, (value, _) in tunables.items()),
             setup="\n    ".join([*launching.guards(attention, self._widths), *made]),
-            programs=" * ".join(["blocks", *(f"size_{axis}" for axis in self._others)]),
-            given=", ".join([*tensors, *outputs, *numbers.values()]),
+            programs=f"{programs}, SPLITS" if is_split else f"{programs},",
+            given=", ".join([*buffers, *numbers.values()]),
             settings=", ".join(
-                [*spans, *(f"{_LAUNCH.get(name, name)}={name}" for name in tunables)]
+                [*spans.values(), *(f"{_LAUNCH.get(name, name)}={name}" for name in tunables)]
             ),
             outputs=", ".join(outputs),
             choices="\n    ".join(f'"{name}": {of},' for name, (_, of) in tunables.items()),
+            **around,
         )
         imports = "import torch\nimport triton\nimport triton.language as tl"
         return "\n\n\n".join([imports, *fuse.helpers(text), text])
-
-    def _size(self, axis: int | None) -> str:
-        return "width" if axis == WIDTH else f"size_{axis}"
 
     def _start(self, widths: Mapping[str, str]) -> list[str]:
         """Lines that say which block a program has."""

@@ -1,5 +1,8 @@
 """Attention with scores of its own becomes one kernel that is right, whatever is done to them."""
 
+import json
+import re
+
 import pytest
 
 from agent.proposers.recipe.adapt import adapt
@@ -127,6 +130,43 @@ return (a * x[..., None] + b * y[..., None]) / (x + y)[..., None]""",
         2,
     ),
 }
+# Few heads and many keys, a multiple of no part's: names of more inputs, these, the body.
+DECODING = {
+    "a sink, logarithms, and keys of which all queries see the first alone": (
+        "lengths, sink",
+        "torch.randint(1, 90, (BATCH,)), torch.randn(HEADS, SHARED)",
+        """q = q[:, :, 0].unflatten(1, (k.shape[1], -1))
+s = torch.einsum("bkgd,bksd->bkgs", q, k).float() / math.sqrt(q.shape[-1])
+s = s.masked_fill((j >= lengths[:, None])[:, None, None], float("-inf"))
+more = sink.float()[None, :, :, None].expand(*s.shape[:-1], 1)
+lse = torch.logsumexp(torch.cat([s, more], -1), -1, keepdim=True)
+o = torch.einsum("bkgs,bksd->bkgd", (s - lse).exp().to(v.dtype), v)
+return o.flatten(1), lse.squeeze(-1)""",
+    ),
+    "queries that see no key": (
+        "lengths",
+        "torch.arange(BATCH) * 150",
+        """m = (j < lengths[:, None])[:, None, None] & (i + 290 >= j)
+k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+return F.scaled_dot_product_attention(q, k, v, attn_mask=m)""",
+    ),
+    "keys that are the values as well": (
+        "more",
+        "torch.randn(BATCH, KEYS, 8)",
+        """q, r, k = q[:, :, 0], q[:, :, 1, :8], k[:, 0]
+s = torch.einsum("bhd,bsd->bhs", q, k) + torch.einsum("bhr,bsr->bhs", r, more)
+s = (s * q.shape[-1] ** -0.5).tanh()
+return torch.einsum("bhs,bsd->bhd", s.softmax(-1), k), torch.logsumexp(s, -1)""",
+    ),
+}
+# By problem: the values of `SPLITS` that each kernel offers, if it does.
+SPLITS = {
+    "cascade": [[1, 2], [1, 2, 4, 8, 16, 32]],
+    "latent_decode": [[1, 2, 4, 8, 16]],
+    "packed_documents": [],
+    "paged_decode": [[1, 2]],
+    "tree_verify": [[1, 2]],
+}
 # Kernels, and what of attention's own operators is left beside them.
 FIXTURES = {
     "cascade": (2, set()),
@@ -163,6 +203,39 @@ def test_scores_of_any_form_stay_in_one_kernel(interpreting, tmp_path, name):
     assert "visible" in adapted.source or "masked_fill" not in body
     found = judged(source, adapted.source, tmp_path, interpreting)
     assert found.verdict in {Verdict.CORRECT, Verdict.LIBRARY}, found
+
+
+@pytest.mark.parametrize("splits", [1, 2, 4])
+@pytest.mark.parametrize("name", DECODING)
+def test_keys_are_split_over_programs(interpreting, tmp_path, name, splits):
+    # A program that merges has 64 queries.
+    source = problem(*DECODING[name]).replace("37, 53, 24", "70, 300, 24")
+    least = {"QUERIES": {"min": 2}, "KEYS": {"min": 260}, "WIDTH": {"min": 8}}
+    source += f"JUDGE = {{'constants': {least}}}\n"
+    graph = export_graph(source, "problem.py", "float32", interpreting)
+    kernel = adapt(graph, attentions(graph), "problem").source
+    assert '"SPLITS": [1, 2],' in kernel
+    kernel, count = re.subn(r"(?m)^    SPLITS=1,$", f"    SPLITS={splits},", kernel)
+    assert count == 1
+    found = judged(source, kernel, tmp_path, interpreting)
+    assert found.verdict in {Verdict.CORRECT, Verdict.LIBRARY}, found
+
+
+def test_keys_of_many_queries_are_not_split(interpreting):
+    source = problem("more", "torch.rand(1)", "return (q @ q.mT).tanh().softmax(-1) @ q")
+    source = source.replace("37, 53, 24", "9000, 53, 24")
+    graph = export_graph(source, "problem.py", "float32", interpreting)
+    assert "SPLITS" not in adapt(graph, attentions(graph), "problem").source
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_split_of_keys_is_offered_where_few_programs_would_have_them(interpreting, name):
+    source = (ROOT / "tests" / "fixtures" / "scores" / f"{name}.py").read_text()
+    graph = export_graph(source, f"{name}.py", "bfloat16", interpreting)
+    kernel = adapt(graph, attentions(graph), name).source
+    offered = re.findall(r'(?m)^    "SPLITS": (.*),$', kernel)
+    assert [*map(json.loads, offered)] == SPLITS[name]
+    assert len(re.findall(r"(?m)^    SPLITS\w*=1,$", kernel)) == len(offered)
 
 
 @pytest.mark.parametrize("name", FIXTURES)
