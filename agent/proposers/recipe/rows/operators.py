@@ -43,6 +43,11 @@ _EIGHT_BITS: Final[Mapping[str, str]] = {
     "float8_e4m3fn": "tl.float8e4nv", "float8_e5m2": "tl.float8e5", "int8": "tl.int8",
     "uint8": "tl.uint8", "int16": "tl.int16",
 }  # fmt: skip
+# How many arguments operators have whose forms are looked at.
+_ARGUMENTS: Final[Mapping[str, tuple[int, ...]]] = {
+    "gather": (3, 4), "scatter": (4,), "scatter_add": (4,), "index_put": (3, 4), "cumsum": (2,),
+    "layer_norm": (2, 3, 4, 5, 6), "rms_norm": (2, 3, 4),
+}  # fmt: skip
 _ON_INTEGERS: Final[Mapping[str, str]] = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "neg": "-{0}",
     "abs": "tl.abs({0})", "maximum": "tl.maximum({0}, {1})", "minimum": "tl.minimum({0}, {1})",
@@ -89,7 +94,7 @@ class RowOperators(RowViews):
             made = self._bucketize(node)
         elif node.op == "aten.aminmax.default":
             made = self._extremes(node)
-        elif node.kwargs:
+        elif node.kwargs or len(args) not in _ARGUMENTS.get(base, (len(args),)):
             return None
         elif base in {"slice", "chunk", "split", "split_with_sizes", "cat"}:
             made = self._along_columns(node, base)
