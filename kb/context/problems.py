@@ -40,13 +40,13 @@ _GENERIC = frozenset({
     "", "reduce", "vector-norm", "activation", "elementwise-add", "scale", "layout", "histogram",
     "cumsum", "scan", "argmax", "top-k",
 })  # fmt: skip
-# How a loop over time steps is one launch: with a product in a step, and without.
+# How a loop over time steps is one launch, or one a step: with a product in a step, and without.
 _RECURRENT = (
-    "recurrent-persistent",
+    ("recurrent-persistent", "recurrent-steps"),
     "it computes the gates of an LSTM or GRU; put the loop's step in their place",
 )
 _SCAN = (
-    "cumsum-associative",
+    ("cumsum-associative",),
     "its combine function adds; a step h = a h + b needs to combine pairs (a, b)",
 )
 # Products of two operands, and the kernels that take them as their first two arguments.
@@ -145,9 +145,8 @@ def _by_family(
         names = ", ".join(dict.fromkeys(step.name for step in analysis.steps)) or "none"
         return [], [], [f"The knowledge base has no kernel for these operators: {names}."]
     first = _for_step(analysis, heaviest, kernels, gpu)
-    loop = _for_loop(analysis, kernels)
-    if loop is not None:
-        return [loop], first[:1], []
+    if loops := _for_loop(analysis, kernels):
+        return loops, first[:1], []
     slower = all(
         is_slower(kernels[candidate.slug], gpu) and START in candidate.note for candidate in first
     )
@@ -155,13 +154,14 @@ def _by_family(
     return first, _others(analysis, heaviest, kernels, gpu), lacking
 
 
-def _for_loop(analysis: Analysis, kernels: dict[str, Kernel]) -> Candidate | None:
-    """The kernel that shows how the steps of a module's loop are done in one launch."""
+def _for_loop(analysis: Analysis, kernels: dict[str, Kernel]) -> list[Candidate]:
+    """Kernels that show how the steps of a module's loop are done, the fastest first."""
     loop = analysis.loop
     if loop is None:
-        return None
-    slug, unlike = _RECURRENT if loop.has_product else _SCAN
-    return Candidate(slug, note=f"Not the same operation: {unlike}.") if slug in kernels else None
+        return []
+    slugs, unlike = _RECURRENT if loop.has_product else _SCAN
+    note = f"Not the same operation: {unlike}."
+    return [Candidate(slug, note=note) for slug in slugs if slug in kernels]
 
 
 def _none_to_follow(
