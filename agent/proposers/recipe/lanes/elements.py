@@ -5,7 +5,7 @@ batch. The other dimensions are small (coordinates, states, time steps), and eac
 is an expression of its own, so that NumPy's own views and stacks do what PyTorch's do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +78,18 @@ class Steps:
             self.all.append(step)
             self.origins.append(self.origin)
         return self._known[step]
+
+
+def needed(steps: Sequence[Step], elements: Iterable[Element]) -> list[int]:
+    """Numbers of the steps that elements are made of, in order."""
+    found: set[int] = set()
+    pending = [element.step for element in elements if isinstance(element, Ref)]
+    while pending:
+        step = pending.pop()
+        if step not in found:
+            found.add(step)
+            pending += [arg.step for arg in steps[step].args if isinstance(arg, Ref)]
+    return sorted(found)
 
 
 class Lanes(NamedTuple):

@@ -122,14 +122,8 @@ def _region(graph: Graph, sizes: Sequence[int], most: int) -> Region:
     if not inputs or {axis for tensor in inputs.values() for axis in tensor.axes} - {None} != every:
         raise UnsupportedError("inputs do not tell how many lanes there are")
     code = Writer(inputs, outputs, len(sizes)).kernel(items, loops)
-    arguments = {f"p{number}": f"{{{name}}}" for number, name in enumerate(inputs)}
-    marks = ["{r}"] if len(results) == 1 else [f"{{r{place}}}" for place in range(len(results))]
-    by_result = dict(zip(results, marks, strict=True))
-    core = Core(SLUG, members, arguments, by_result, returns=len(results))
-    recipe = Recipe(
-        SLUG, SLUG, code, ("float32", "float16", "bfloat16"), ("kernel-fusion",),
-        citation="One lane a thread, written for this problem.", own=True,
-    )  # fmt: skip
+    citation = "One lane a thread, written for this problem."
+    core, recipe = written(SLUG, members, list(inputs), results, code, citation)
     is_chain = longest == 1 and not loops and len(results) == 1
     return Region(core, recipe, len(loops), is_chain)
 
@@ -169,6 +163,24 @@ def _evaluate(graph: Graph, sizes: Sequence[int], most: int) -> _Values:
             parts = value if isinstance(value, list) else [value]
             counts[number] = sum(part.elements.size for part in parts)
     return _Values(operators, steps, tensors, list(inside), counts)
+
+
+def written(  # noqa: PLR0917 (the parts of a core and its kernel)
+    slug: str,
+    members: frozenset[str],
+    inputs: Sequence[str],
+    results: Sequence[str],
+    code: str,
+    citation: str,
+) -> tuple[Core, Recipe]:
+    """The core of operators that one kernel computes, which takes `inputs` as p0, p1 …, and the
+    kernel."""
+    arguments = {f"p{number}": f"{{{name}}}" for number, name in enumerate(inputs)}
+    marks = ["{r}"] if len(results) == 1 else [f"{{r{place}}}" for place in range(len(results))]
+    by_result = dict(zip(results, marks, strict=True))
+    core = Core(slug, members, arguments, by_result, returns=len(results))
+    dtypes = ("float32", "float16", "bfloat16")
+    return core, Recipe(slug, slug, code, dtypes, ("kernel-fusion",), citation=citation, own=True)
 
 
 def members_of(

@@ -89,7 +89,7 @@ class Writer:
         if isinstance(element, Ref):
             return self._variables[element.step]
         if not isinstance(element, Load):
-            return _number(element)
+            return number_text(element)
         if element not in self._loads:
             self._loads[element] = f"x{len(self._loads)}"
             self._load(self._body, self._loads[element], element, (0,) * len(element.at))
@@ -279,7 +279,8 @@ TUNABLES = {{"BLOCK": {list(_BLOCKS)}}}
         return "\n    ".join(lines)
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """A number as Triton code; what begins with a parenthesis is one."""
     return f"({value!r})" if math.isfinite(value) else f'(float("{value}"))'
 
 

@@ -1,7 +1,7 @@
 """The file around a kernel for rows: what its launcher checks, makes and returns."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,19 +33,14 @@ def _rows_{kind}(parts, out, programs, width, BLOCK: tl.constexpr):
         total = {both}
     found = tl.{kind}(total, 0)[None, :]
     tl.store(out + at, found.to(out.dtype.element_ty), mask=at < width)"""
-_MERGES: Final = {
-    "sum": ("tl.zeros((32, BLOCK), tl.float32)", "0.0", "total + part"),
-    "max": (
-        'tl.full((32, BLOCK), float("-inf"), tl.float32)',
-        'float("-inf")',
-        "tl.maximum(total, part)",
-    ),
-    "min": (
-        'tl.full((32, BLOCK), float("inf"), tl.float32)',
-        'float("inf")',
-        "tl.minimum(total, part)",
-    ),
-}
+IDENTITY: Final[Mapping[str, str]] = {
+    "sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")',
+}  # fmt: skip
+"""What a reduction begins with, and puts in the place of what is not there."""
+BOTH: Final[Mapping[str, str]] = {
+    "sum": "{0} + {1}", "max": "tl.maximum({0}, {1})", "min": "tl.minimum({0}, {1})",
+}  # fmt: skip
+"""A reduction of two."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +75,17 @@ class Kernel:
     tail: tuple[str, ...]
     is_long: bool
     """Whether rows are read by chunks."""
+    is_looped: bool
+    """Whether a program has several blocks of rows, of which it sums something."""
     widest: int
     """As many columns can be held in registers."""
 
-    @property
-    def is_looped(self) -> bool:
-        """Whether a program has several blocks of rows, of which it sums something."""
-        return any(tensor.kind for tensor in self.tensors) and not self.is_long
+
+def first_of(kind: str, shape: str) -> str:
+    """What a reduction of blocks of a shape begins with."""
+    if kind == "sum":
+        return f"tl.zeros({shape}, tl.float32)"
+    return f"tl.full({shape}, {IDENTITY[kind]}, tl.float32)"
 
 
 class File:
@@ -197,8 +196,8 @@ TUNABLES = {{{", ".join(f'"{name}": {list(of)}' for name, (_, of) in tunables.it
         kinds = sorted({tensor.kind for tensor in self._kernel.tensors} - {""})
         texts = []
         for kind in kinds:
-            first, other, both = _MERGES[kind]
-            texts.append(_MERGE.format(kind=kind, first=first, other=other, both=both))
+            first, both = first_of(kind, "(32, BLOCK)"), BOTH[kind].format("total", "part")
+            texts.append(_MERGE.format(kind=kind, first=first, other=IDENTITY[kind], both=both))
         return "".join(f"{text}\n\n\n" for text in texts)
 
     def _merged(self) -> str:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import numpy as np
@@ -18,8 +18,9 @@ from agent.proposers.recipe.lanes.elements import (
     Steps,
     UnsupportedError,
     array,
+    needed,
 )  # fmt: skip
-from agent.proposers.recipe.lanes.region import is_computed, members_of
+from agent.proposers.recipe.lanes.region import is_computed, members_of, written
 from agent.proposers.recipe.operands import argument
 from agent.proposers.recipe.rows.launching import Tensor
 from agent.proposers.recipe.rows.operators import ACROSS, INTEGERS, RowOperators
@@ -79,11 +80,7 @@ def regions_of(graph: Graph, taken: Collection[str] = ()) -> list[Region]:
         if best is None:
             continue
         slug = slugs.setdefault(best.recipe.code, f"{SLUG}-{len(slugs) + 1}" if slugs else SLUG)
-        recipe = Recipe(
-            slug, SLUG, best.recipe.code, best.recipe.dtypes, best.recipe.techniques,
-            citation=best.recipe.citation, own=True,
-        )  # fmt: skip
-        found.append(Region(best.core, recipe, best.work))
+        found.append(replace(best, recipe=replace(best.recipe, slug=slug)))
         before = _ancestors(graph, best.core.nodes)
         rest = allowed - best.core.nodes
         pending += [rest - before, rest & before]
@@ -160,14 +157,8 @@ def _region(graph: Graph, sizes: Sequence[int], together: int, allowed: Collecti
     code = Writer(inputs, outputs, sizes, steps.all).kernel(stores)
     if code.count("\n") > _MOST_LINES:
         raise UnsupportedError("a row has too much to compute")
-    arguments = {f"p{number}": f"{{{name}}}" for number, name in enumerate(inputs)}
-    marks = ["{r}"] if len(results) == 1 else [f"{{r{place}}}" for place in range(len(results))]
-    by_result = dict(zip(results, marks, strict=True))
-    core = Core(SLUG, members, arguments, by_result, returns=len(results))
-    recipe = Recipe(
-        SLUG, SLUG, code, ("float32", "float16", "bfloat16"), ("kernel-fusion",),
-        citation="All that is done to a row in one kernel, written for this problem.", own=True,
-    )  # fmt: skip
+    citation = "All that is done to a row in one kernel, written for this problem."
+    core, recipe = written(SLUG, members, list(inputs), results, code, citation)
     work = sum(math.prod(graph.shape(name)) for name in counted if graph.is_tensor(name))
     return Region(core, recipe, work)
 
@@ -180,17 +171,9 @@ def _kind(steps: Steps, value: Lanes) -> str:
 
 def _loads(steps: Steps, stores: Sequence[Store]) -> set[str]:
     """Tensors that the stores' values need."""
-    found: set[str] = set()
-    seen: set[int] = set()
-    pending: list[Element] = [store.value for store in stores]
-    while pending:
-        element = pending.pop()
-        if isinstance(element, Load):
-            found.add(element.name)
-        elif isinstance(element, Ref) and element.step not in seen:
-            seen.add(element.step)
-            pending += steps.all[element.step].args
-    return found
+    values = [store.value for store in stores]
+    args = [arg for step in needed(steps.all, values) for arg in steps.all[step].args]
+    return {element.name for element in [*values, *args] if isinstance(element, Load)}
 
 
 def _evaluate(

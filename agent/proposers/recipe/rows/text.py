@@ -6,13 +6,13 @@ the sum of its exponentials are found in one of these passes (arXiv:1805.02867).
 reduced over rows, a program takes several blocks of them, and PyTorch adds up what programs found.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.proposers.recipe.lanes.elements import Element, Load, Ref, Step, UnsupportedError
-from agent.proposers.recipe.rows.launching import File, Kernel, Tensor
+from agent.proposers.recipe.lanes.elements import Element, Load, Ref, Step, UnsupportedError, needed
+from agent.proposers.recipe.lanes.text import number_text
+from agent.proposers.recipe.rows.launching import BOTH, IDENTITY, File, Kernel, Tensor, first_of
 from agent.proposers.recipe.rows.operators import (
     ACROSS,
     EXPONENTIALS,
@@ -23,16 +23,6 @@ from agent.proposers.recipe.rows.views import ALONG, COLUMN, LOADED, RUNNING
 
 WIDEST: Final = 8192
 """As many columns are held in registers; twice as many where they are summed over rows."""
-_FIRST: Final[Mapping[str, str]] = {
-    "sum": "tl.zeros({shape}, tl.float32)",
-    "max": 'tl.full({shape}, float("-inf"), tl.float32)',
-    "min": 'tl.full({shape}, float("inf"), tl.float32)',
-}
-_ADDED: Final[Mapping[str, str]] = {
-    "sum": "{0} + tl.where({2}, {1}, 0.0)",
-    "max": 'tl.maximum({0}, tl.where({2}, {1}, float("-inf")))',
-    "min": 'tl.minimum({0}, tl.where({2}, {1}, float("inf")))',
-}
 _KIND: Final = {template: kind for kind, template in ALONG.items()}
 _KIND_ACROSS: Final = {template: kind for kind, template in ACROSS.items()}
 
@@ -120,6 +110,7 @@ class Writer:
             body=tuple(self._body.lines),
             tail=tuple(self._tail),
             is_long=self._is_long,
+            is_looped=self._is_looped,
             widest=2 * WIDEST,
         )
         return File(kernel).text()
@@ -136,14 +127,7 @@ class Writer:
 
     def _needed(self, elements: Iterable[Element]) -> list[int]:
         """Steps that elements are made of, in order."""
-        found: set[int] = set()
-        pending = [element.step for element in elements if isinstance(element, Ref)]
-        while pending:
-            step = pending.pop()
-            if step not in found:
-                found.add(step)
-                pending += [a.step for a in self._steps[step].args if isinstance(a, Ref)]
-        return sorted(found)
+        return needed(self._steps, elements)
 
     def _require(self, element: Element) -> None:
         """Write the steps of an element that are not there yet."""
@@ -175,9 +159,9 @@ class Writer:
         """Take a block of rows into what a program has found of all its rows."""
         kind, wide = _KIND_ACROSS[step.template], self._is_wide(step.args[0])
         shape = "(ROWS, COLUMNS)" if wide else "(ROWS, 1)"
-        self._head.add(f"all{number} = {_FIRST[kind].format(shape=shape)}")
+        self._head.add(f"all{number} = {first_of(kind, shape)}")
         value = self._text_of(step.args[0], self._body)
-        self._body.add(f"all{number} = {_ADDED[kind].format(f'all{number}', value, 'in_row')}")
+        self._body.add(f"all{number} = {_added(kind, f'all{number}', value, 'in_row')}")
 
     def _is_wide(self, element: Element) -> bool:
         """Whether it differs from column to column."""
@@ -196,7 +180,7 @@ class Writer:
         if isinstance(element, Ref):
             return self._scope_of(element.step).steps[element.step]
         if not isinstance(element, Load):
-            return _number(element)
+            return number_text(element)
         tensor = self._tensors[self._number[element.name]]
         if not self._is_wide(element):
             scope = self._body
@@ -350,7 +334,7 @@ class Writer:
             self._body.add(f"base{number} = tl.zeros((ROWS, 1), tl.float32)")
         for number in [*plain, *online]:
             kind = _KIND[self._steps[number].template]
-            first = _FIRST[kind].format(shape="(ROWS, COLUMNS)")
+            first = first_of(kind, "(ROWS, COLUMNS)")
             self._body.add(f"sum{number} = {first}")
         self._begin_pass()
         for number in [*tops, *plain]:
@@ -362,7 +346,7 @@ class Writer:
                 self._take_online(number, args[0], [a for a, b in online.items() if b == number])
                 continue
             name, kind = f"sum{number}", _KIND[step.template]
-            self._pass.add(f"{name} = {_ADDED[kind].format(name, args[0], 'in_column')}")
+            self._pass.add(f"{name} = {_added(kind, name, args[0], 'in_column')}")
         self._end_pass()
         for number in reductions:
             self._body.steps[number] = f"v{number}"
@@ -389,5 +373,6 @@ def is_long(columns: int) -> bool:
     return columns > 2 * WIDEST
 
 
-def _number(value: float) -> str:
-    return f"({value!r})" if math.isfinite(value) else f'(float("{value}"))'
+def _added(kind: str, total: str, value: str, mask: str) -> str:
+    """A reduction so far and what a block has where the mask holds."""
+    return BOTH[kind].format(total, f"tl.where({mask}, {value}, {IDENTITY[kind]})")

@@ -18,6 +18,7 @@ from agent.proposers.recipe.lanes.elements import (
     UnsupportedError,
     array,
     constant,
+    needed,
     pointwise,
 )  # fmt: skip
 from agent.proposers.recipe.lanes.operators import Operators
@@ -240,13 +241,6 @@ class RowViews(Operators):
 
     def _at(self, element: Element, column: Element) -> Element:
         """An element of a row, at one of its columns."""
-        needed: set[int] = set()
-        pending = [element]
-        while pending:
-            part = pending.pop()
-            if isinstance(part, Ref) and part.step not in needed:
-                needed.add(part.step)
-                pending += self._steps.all[part.step].args
         known: dict[Element, Element] = {}
 
         def at(part: Element) -> Element:
@@ -254,7 +248,7 @@ class RowViews(Operators):
                 return self._steps.add(LOADED, part, column)
             return known.get(part, part)
 
-        for number in sorted(needed):
+        for number in needed(self._steps.all, [element]):
             step = self._steps.all[number]
             if step.template == RUNNING:
                 raise UnsupportedError("an element of running sums")
